@@ -1,0 +1,256 @@
+/* The C API of the runtime: open an artifact, bind weights, run steps, sample.
+ *
+ *   smelt_artifact *artifact; smelt_weights *weights; smelt_session *session; char *error = NULL;
+ *   smelt_artifact_open("model.smelt", &artifact, &error);
+ *   smelt_weights_open(artifact, paths, path_count, &weights, &error);
+ *   smelt_session_options options; smelt_session_options_init(&options);
+ *   options.capacity = 1024;
+ *   smelt_session_create(artifact, weights, &options, &session, &error);
+ *   smelt_session_forward(session, &step, logits, &error);
+ *
+ * Errors. Every function that can fail returns a smelt_status (status.h) and, when `error` is not NULL,
+ * stores the message there: whole, for people, with every problem found and not the first alone. Free it with
+ * smelt_error_free. On success *error is NULL. Output handles are NULL on failure.
+ *
+ * Lifetime. A session keeps what it needs of its artifact and weights alive, so handles may be closed in any
+ * order. Strings and arrays handed out live as long as the handle they came from.
+ *
+ * Threads. An artifact and weights may be shared between threads. A session is used by one thread at a time,
+ * except smelt_session_interrupt.
+ *
+ * Trust. An artifact holds machine code. The runtime checks its structure before it runs anything, but code
+ * is code: open only artifacts you would run as a program. */
+#ifndef SMELT_RUNTIME_H
+#define SMELT_RUNTIME_H
+
+#include "smelt/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct smelt_artifact smelt_artifact;
+typedef struct smelt_weights smelt_weights;
+typedef struct smelt_session smelt_session;
+
+/* The values of DType in manifest.fbs. */
+typedef enum smelt_dtype { SMELT_DTYPE_F32 = 0, SMELT_DTYPE_BF16 = 1, SMELT_DTYPE_I32 = 2 } smelt_dtype;
+
+void smelt_error_free(char *error);
+/* One sentence on a status, e.g. "the weights do not fit the model". */
+const char *smelt_status_text(smelt_status status);
+/* "f32", "bf16", "i32", or "?" */
+const char *smelt_dtype_name(smelt_dtype dtype);
+
+/* ---- this machine -------------------------------------------------------------------------------------- */
+
+/* SMELT_CPU_* bits (artifact.h) of what the CPU and the operating system support. */
+uint64_t smelt_cpu_features(void);
+/* The best level with a name: "x86-64-v4+bf16", "x86-64-v4", "x86-64-v3" or "x86-64". */
+const char *smelt_cpu_isa(void);
+/* Bytes this process may still allocate: MemAvailable, lowered to what its memory cgroups allow. */
+uint64_t smelt_available_memory(void);
+
+/* ---- artifacts ----------------------------------------------------------------------------------------- */
+
+/* Maps the file and verifies all of it; see docs/artifact.md.
+ * SMELT_io: cannot be read. SMELT_artifact: damaged, or of another version. */
+smelt_status smelt_artifact_open(const char *path, smelt_artifact **artifact, char **error);
+void smelt_artifact_close(smelt_artifact *artifact);
+
+typedef struct smelt_artifact_info {
+  uint32_t version_major, version_minor; /* of the file */
+  uint64_t file_size;                    /* bytes */
+  const char *producer;                  /* "smeltc 0.1.0" */
+  const char *target;                    /* "cpu" */
+  const char *model_name;
+  const char *spec_toml; /* the whole spec it was compiled from */
+  uint32_t vocab_size;
+  smelt_dtype weights_dtype;
+  uint32_t budget_count, weight_count, buffer_count, kernel_count, block_count, variant_count;
+  uint64_t tensor_count;   /* weight tensors wanted, each layer's and expert's counted */
+  uint64_t weight_bytes;   /* of all of them */
+  uint64_t calls_per_step; /* kernel launches of one step */
+  uint64_t code_size;      /* bytes, all variants */
+} smelt_artifact_info;
+void smelt_artifact_get_info(const smelt_artifact *artifact, smelt_artifact_info *info);
+
+typedef struct smelt_budget_info {
+  const char *name;
+  uint64_t value;
+} smelt_budget_info;
+
+/* A family of tensors: one per layer, and per expert when experts > 0. */
+typedef struct smelt_weight_info {
+  const char *name; /* with {layer} and {expert} where the numbers go */
+  smelt_dtype dtype;
+  const uint64_t *shape; /* of one tensor */
+  uint32_t rank;
+  uint32_t first_layer, layers; /* layers = 0: not in a layer */
+  uint32_t experts;             /* 0: not per expert */
+  uint64_t tensor_bytes;        /* of one tensor */
+} smelt_weight_info;
+
+typedef struct smelt_kernel_info {
+  const char *name, *role;
+  uint32_t calls_per_step; /* launches, visits and layers counted */
+  uint64_t scratch_bytes;  /* per worker */
+} smelt_kernel_info;
+
+typedef struct smelt_variant_info {
+  const char *isa;
+  uint64_t features, size;
+  bool supported; /* by this machine */
+} smelt_variant_info;
+
+/* The index-th one; false when there is none. */
+bool smelt_artifact_get_budget(const smelt_artifact *artifact, uint32_t index, smelt_budget_info *info);
+bool smelt_artifact_get_weight(const smelt_artifact *artifact, uint32_t index, smelt_weight_info *info);
+bool smelt_artifact_get_kernel(const smelt_artifact *artifact, uint32_t index, smelt_kernel_info *info);
+bool smelt_artifact_get_variant(const smelt_artifact *artifact, uint32_t index, smelt_variant_info *info);
+
+/* ---- weights ------------------------------------------------------------------------------------------- */
+
+/* Maps safetensors files (read-only, nothing copied unless a file breaks element alignment) and matches them
+ * against the artifact. `paths`: any mix of .safetensors files and model.safetensors.index.json files.
+ * SMELT_io: a file cannot be read. SMELT_weights: a file is malformed, or tensors are missing, extra, doubled
+ * or of another dtype or shape; the message lists them all (the first 20 in full).
+ * When the model ties its head, a file may still hold lm_head.weight if it equals the embedding. */
+smelt_status smelt_weights_open(const smelt_artifact *artifact, const char *const *paths, size_t path_count,
+                                smelt_weights **weights, char **error);
+void smelt_weights_close(smelt_weights *weights);
+/* Bytes of all bound tensors. */
+uint64_t smelt_weights_bytes(const smelt_weights *weights);
+
+/* Returns nonzero to stop. */
+typedef int (*smelt_progress_fn)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+/* Brings the mapped weights into memory so that the first step does not wait for the disk. Optional.
+ * SMELT_interrupted: `progress` asked to stop. SMELT_io: a file was cut short meanwhile. */
+smelt_status smelt_weights_preload(smelt_weights *weights, smelt_progress_fn progress, void *user,
+                                   char **error);
+
+/* ---- sessions ------------------------------------------------------------------------------------------ */
+
+typedef struct smelt_session_options {
+  uint32_t sequences;       /* independent sequences, at least 1; default 1 */
+  uint32_t capacity;        /* positions of each; rounded up to a multiple of 16; default 2048 */
+  uint32_t max_step_tokens; /* a longer forward is cut into steps of this many tokens; default 512 */
+  uint32_t
+      max_logit_rows; /* logit rows of one step; default 0: max(sequences, 16), at most max_step_tokens */
+  uint32_t threads;   /* workers, the caller being one; default 0: the CPUs this process may use */
+  const char *isa;    /* a variant of the artifact by name; default NULL: the best this machine has */
+  bool profile;       /* measure every kernel */
+} smelt_session_options;
+void smelt_session_options_init(smelt_session_options *options);
+
+/* Bytes a session takes, all allocated at its creation. */
+typedef struct smelt_memory {
+  uint64_t workspace; /* buffers of one step, inputs and logits included */
+  uint64_t state;     /* KV cache of all sequences and executed layers */
+  uint64_t tables;    /* rope tables */
+  uint64_t scratch;   /* of all workers */
+  uint64_t total;     /* of the above */
+  uint64_t weights;   /* mapped from their files, shared and reclaimable, so not part of the total */
+  uint32_t capacity;  /* after rounding */
+} smelt_memory;
+/* SMELT_input: an option is out of range. SMELT_memory: the sizes overflow. */
+smelt_status smelt_memory_needed(const smelt_artifact *artifact, const smelt_session_options *options,
+                                 smelt_memory *memory, char **error);
+
+/* SMELT_memory: more than the machine has left; the message says how much of what. SMELT_unsupported: no code
+ * variant for this machine, or not the one asked for. SMELT_input: an option is out of range, or the weights
+ * were bound for another artifact. */
+smelt_status smelt_session_create(const smelt_artifact *artifact, const smelt_weights *weights,
+                                  const smelt_session_options *options, smelt_session **session,
+                                  char **error);
+void smelt_session_destroy(smelt_session *session);
+
+/* The options in force: defaults resolved, capacity rounded, isa the name of the chosen variant. */
+void smelt_session_get_options(const smelt_session *session, smelt_session_options *options);
+void smelt_session_get_memory(const smelt_session *session, smelt_memory *memory);
+
+/* Tokens to run. Token i of sequence sequence_ids[i] goes to position positions[i], which must be that
+ * sequence's next one: its length so far plus the tokens of it before i. Sequences may be mixed freely; no
+ * result depends on what else is in the step or on how it is cut. */
+typedef struct smelt_step {
+  const int32_t *tokens;       /* [token_count], 0..vocab_size-1 */
+  size_t token_count;          /* at least 1 */
+  const int32_t *positions;    /* [token_count], or NULL: the next ones */
+  const int32_t *sequence_ids; /* [token_count], or NULL: all of sequence 0 */
+  const int32_t *logit_rows;   /* [logit_row_count], strictly increasing indices into tokens */
+  size_t logit_row_count;      /* may be 0 */
+} smelt_step;
+
+/* Runs the step; row r of `logits` (f32 [logit_row_count, vocab_size], may be NULL when there are no rows)
+ * gets the logits after token logit_rows[r]. On failure no sequence has grown. SMELT_input: a token,
+ * position, sequence or row is out of range; nothing has run. SMELT_interrupted: smelt_session_interrupt was
+ * called. SMELT_internal: a kernel failed. */
+smelt_status smelt_session_forward(smelt_session *session, const smelt_step *step, float *logits,
+                                   char **error);
+
+/* Positions the sequence holds; 0 for an unknown sequence. */
+uint32_t smelt_session_length(const smelt_session *session, uint32_t sequence);
+/* Forgets all positions from `length` on; 0 resets. SMELT_input: unknown sequence or longer than it is. */
+smelt_status smelt_session_truncate(smelt_session *session, uint32_t sequence, uint32_t length, char **error);
+/* Makes the running forward, or else the next one, stop between two kernels with SMELT_interrupted. May be
+ * called from any thread and from a signal handler. */
+void smelt_session_interrupt(smelt_session *session);
+
+/* ---- looking inside ------------------------------------------------------------------------------------ */
+
+/* One buffer a kernel has just written. */
+typedef struct smelt_probe {
+  const char *buffer; /* name */
+  const char *kernel; /* name */
+  const char *role;
+  uint32_t block, call; /* indices into the step program */
+  int32_t visit, layer; /* of the loop; -1 outside layers */
+  int64_t slot;         /* of a state buffer; -1 for others */
+  smelt_dtype dtype;    /* of the buffer */
+  const void *data;
+  uint64_t rows;        /* tokens or logit rows of the step; 1 when the size depends on neither */
+  uint64_t row_bytes;   /* bytes the kernel may write per row */
+  uint64_t bytes;       /* all it may write: fixed part + rows * row_bytes */
+  uint64_t first_token; /* index into smelt_step.tokens of the step's first token: a forward may be several
+                           steps */
+} smelt_probe;
+typedef void (*smelt_probe_fn)(void *user, const smelt_probe *probe);
+/* Calls `probe` after every kernel, once per buffer it wrote. NULL removes it. */
+void smelt_session_set_probe(smelt_session *session, smelt_probe_fn probe, void *user);
+
+/* What one kernel did since the session was made or smelt_session_reset_profile. */
+typedef struct smelt_kernel_profile {
+  const char *kernel, *role;
+  uint64_t calls;
+  double seconds; /* wall time of its launches, synchronisation included */
+  double bytes;   /* that had to be moved at least: inputs, outputs, weights touched, cache positions read */
+  double flops;   /* 0 when negligible */
+} smelt_kernel_profile;
+/* The index-th kernel's; false when there is none or the session does not profile. */
+bool smelt_session_get_profile(const smelt_session *session, uint32_t index, smelt_kernel_profile *profile);
+void smelt_session_reset_profile(smelt_session *session);
+
+/* ---- sampling ------------------------------------------------------------------------------------------ */
+
+typedef struct smelt_sampling {
+  double temperature; /* 0: the largest logit, ties to the lower index */
+  double top_p;       /* (0, 1]: the smallest set of most likely tokens with at least this probability */
+  uint64_t seed;
+} smelt_sampling;
+void smelt_sampling_init(smelt_sampling *sampling); /* greedy, top_p 1, seed 0 */
+
+/* Picks a token from f32 logits [vocab_size]. A pure function of its arguments, the same on every machine:
+ * the random number is a hash of (seed, stream, step), so give each sequence its stream and count its steps.
+ * SMELT_input: temperature or top_p out of range. SMELT_weights: a logit is NaN or infinite. */
+smelt_status smelt_sample(const float *logits, uint32_t vocab_size, const smelt_sampling *sampling,
+                          uint64_t stream, uint64_t step, int32_t *token, char **error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SMELT_RUNTIME_H */
