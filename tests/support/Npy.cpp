@@ -1,0 +1,38 @@
+#include "tests/support/Npy.h"
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <stdexcept>
+
+namespace smelt::test {
+
+Matrix readNpy(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const auto fail = [&](const std::string &what) { throw std::runtime_error(path + ": " + what); };
+  if (bytes.size() < 10 || bytes.compare(0, 6, "\x93NUMPY") != 0 || bytes[6] != 1) {
+    fail("not an npy file of version 1");
+  }
+  const size_t header_size = static_cast<unsigned char>(bytes[8]) | static_cast<unsigned char>(bytes[9]) << 8;
+  if (bytes.size() < 10 + header_size) {
+    fail("the header is cut short");
+  }
+  const std::string header = bytes.substr(10, header_size);
+  static const std::regex pattern(
+      R"(\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d+), (\d+)\), \}\s*)");
+  std::smatch match;
+  if (!std::regex_match(header, match, pattern)) {
+    fail("not a row-major f32 matrix: " + header);
+  }
+  Matrix matrix{std::stoul(match[1]), std::stoul(match[2]), {}};
+  matrix.values.resize(matrix.rows * matrix.columns);
+  if (bytes.size() != 10 + header_size + matrix.values.size() * sizeof(float)) {
+    fail("the data has another size than the header says");
+  }
+  std::memcpy(matrix.values.data(), bytes.data() + 10 + header_size, matrix.values.size() * sizeof(float));
+  return matrix;
+}
+
+} // namespace smelt::test

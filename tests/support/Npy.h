@@ -1,0 +1,18 @@
+// Reads the little-endian f32 matrices that numpy.save writes.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace smelt::test {
+
+struct Matrix {
+  size_t rows = 0, columns = 0;
+  std::vector<float> values; // row-major
+};
+
+// Throws std::runtime_error with the path when the file is not such a matrix.
+Matrix readNpy(const std::string &path);
+
+} // namespace smelt::test
