@@ -57,31 +57,40 @@ private:
     positiveFloat("model.norm_eps", "'norm_eps' in [model]", spec.norm_eps);
   }
 
-  void checkAttention(const Attention &attention, const std::string &path, const std::string &label) {
-    const auto field = [&](std::string_view key) { return path + "." + std::string(key); };
+  // Checks the fields that are not simply those of `base`, where the same problems are reported.
+  void checkAttention(const Attention &attention, const std::string &path, const std::string &label,
+                      const Attention *base = nullptr) {
+    const auto field = [&](std::string_view key) { return fmt::format("{}.{}", path, key); };
     const auto in = [&](std::string_view key) { return fmt::format("'{}' in {}", key, label); };
-    const bool heads =
-        inRange(field("query_heads"), in("query_heads"), attention.query_heads, 1, Limits::heads);
-    const bool kv = inRange(field("kv_heads"), in("kv_heads"), attention.kv_heads, 1, Limits::heads);
-    const bool dim = inRange(field("head_dim"), in("head_dim"), attention.head_dim, 1, Limits::head_dim);
-    if (heads && kv && attention.query_heads % attention.kv_heads != 0) {
+    const auto own = [&](auto member) { return !base || attention.*member != base->*member; };
+    const auto dimension = [&](int64_t Attention::*member, std::string_view key, int64_t high) {
+      const int64_t value = attention.*member;
+      return own(member) ? inRange(field(key), in(key), value, 1, high) : value >= 1 && value <= high;
+    };
+    const bool own_heads = own(&Attention::query_heads) || own(&Attention::kv_heads);
+    const bool own_width = own(&Attention::query_heads) || own(&Attention::head_dim);
+    const bool heads = dimension(&Attention::query_heads, "query_heads", Limits::heads);
+    const bool kv = dimension(&Attention::kv_heads, "kv_heads", Limits::heads);
+    const bool dim = dimension(&Attention::head_dim, "head_dim", Limits::head_dim);
+    if (own_heads && heads && kv && attention.query_heads % attention.kv_heads != 0) {
       report(
           {field("query_heads"), field("kv_heads")},
           fmt::format("{} = {} is not a multiple of 'kv_heads' = {}: every KV head serves the same number of "
                       "query heads",
                       in("query_heads"), attention.query_heads, attention.kv_heads));
     }
-    if (dim && attention.head_dim % 2 != 0) {
+    if (own(&Attention::head_dim) && dim && attention.head_dim % 2 != 0) {
       report({field("head_dim")}, fmt::format("{} = {} is odd: RoPE rotates pairs of elements",
                                               in("head_dim"), attention.head_dim));
     }
-    if (heads && dim && attention.queryWidth() > Limits::width) {
+    if (own_width && heads && dim && attention.queryWidth() > Limits::width) {
       report({field("query_heads"), field("head_dim")},
              fmt::format("{} x 'head_dim' = {} x {} is more than {}", in("query_heads"),
                          attention.query_heads, attention.head_dim, Limits::width));
     }
     // Below 1 the later pairs would turn faster than the position, without bound.
-    if (!(attention.rope_theta >= 1.0) || !std::isfinite(attention.rope_theta)) {
+    if (own(&Attention::rope_theta) &&
+        (!(attention.rope_theta >= 1.0) || !std::isfinite(attention.rope_theta))) {
       report({field("rope_theta")},
              fmt::format("{} must be finite and at least 1, not {}", in("rope_theta"), attention.rope_theta));
     }
@@ -166,7 +175,7 @@ private:
                          moe ? "moe" : "mlp"));
     }
     if (segment.attention != spec.attention) {
-      checkAttention(segment.attention, path + ".attention", "[segment.attention]");
+      checkAttention(segment.attention, path + ".attention", "[segment.attention]", &spec.attention);
     }
     return layers && visits;
   }

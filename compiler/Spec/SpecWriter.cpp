@@ -8,9 +8,13 @@
 namespace smelt::spec {
 namespace {
 
-// Shortest text that reads back as the same double, recognisable as a float.
+// Shortest text that reads back as the same double, recognisable as a float; 1e-6 rather than 1e-06.
 std::string number(double value) {
   std::string text = fmt::format("{}", value);
+  const size_t exponent = text.find("e-0");
+  if (exponent != std::string::npos) {
+    text.erase(exponent + 2, 1);
+  }
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 

@@ -119,7 +119,8 @@ bool TableReader::read(std::string_view key, std::string &out, Presence presence
 
 std::optional<size_t> TableReader::wordIndex(std::string_view key, std::span<const std::string_view> words,
                                              Presence presence) {
-  const std::string kind = words.size() == 1 ? listWords(words) : "one of " + listWords(words);
+  const std::string kind =
+      words.size() == 1 ? listWords(words) + ", the only choice so far" : "one of " + listWords(words);
   const TomlEntry *found = entry(key, presence, kind);
   if (!found) {
     return std::nullopt;
@@ -132,8 +133,8 @@ std::optional<size_t> TableReader::wordIndex(std::string_view key, std::span<con
   const auto word = std::find(words.begin(), words.end(), *text);
   if (word == words.end()) {
     index.bad.insert(fieldPath(key));
-    diagnostics.add(found->value.location, fmt::format("'{}' in {} must be {}, not {}{}", key, label, kind,
-                                                       quoted(*text), suggestion(*text, words)));
+    diagnostics.add(found->value.location, fmt::format("'{}' in {} is {}; it must be {}{}", key, label,
+                                                       quoted(*text), kind, suggestion(*text, words)));
     return std::nullopt;
   }
   return static_cast<size_t>(word - words.begin());
