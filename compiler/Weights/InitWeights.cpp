@@ -50,19 +50,18 @@ void fillChunk(const InitOptions &options, const Shard &shard, const Chunk &chun
 class DataWriter {
 public:
   DataWriter(const ShardLayout &layout, std::vector<OutputFile> &files, const InitOptions &options)
-      : layout_(layout), files_(files), options_(options) {
+      : layout(layout), files(files), options(options) {
     for (size_t shard = 0; shard < layout.shards.size(); ++shard) {
       uint64_t bytes = layout.shards[shard].data_bytes;
       for (uint64_t begin = 0; begin < bytes; begin += chunk_bytes) {
-        chunks_.push_back({shard, begin, std::min(bytes, begin + chunk_bytes)});
+        chunks.push_back({shard, begin, std::min(bytes, begin + chunk_bytes)});
       }
-      total_ += bytes;
+      total += bytes;
     }
   }
 
   MaybeFailure run() {
-    unsigned threads =
-        options_.threads ? options_.threads : std::max(1U, std::thread::hardware_concurrency());
+    unsigned threads = options.threads ? options.threads : std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::thread> others;
     for (unsigned i = 1; i < threads; ++i) {
       others.emplace_back([this] { work(/*reports=*/false); });
@@ -71,51 +70,51 @@ public:
     for (std::thread &other : others) {
       other.join();
     }
-    return failure_;
+    return first_failure;
   }
 
 private:
   void work(bool reports) {
     std::vector<uint64_t> buffer(chunk_bytes / sizeof(uint64_t));
     char *bytes = reinterpret_cast<char *>(buffer.data());
-    for (size_t i = next_++; i < chunks_.size() && !stop_; i = next_++) {
-      if (options_.cancelled && options_.cancelled()) {
+    for (size_t i = next++; i < chunks.size() && !stop; i = next++) {
+      if (options.cancelled && options.cancelled()) {
         fail({SMELT_interrupted, "interrupted; nothing was written"});
         return;
       }
-      const Chunk &chunk = chunks_[i];
-      const Shard &shard = layout_.shards[chunk.shard];
-      fillChunk(options_, shard, chunk, bytes);
-      if (MaybeFailure failure = files_[chunk.shard].writeAt(shard.header.size() + chunk.begin, bytes,
-                                                             chunk.end - chunk.begin)) {
+      const Chunk &chunk = chunks[i];
+      const Shard &shard = layout.shards[chunk.shard];
+      fillChunk(options, shard, chunk, bytes);
+      if (MaybeFailure failure =
+              files[chunk.shard].writeAt(shard.header.size() + chunk.begin, bytes, chunk.end - chunk.begin)) {
         fail(std::move(*failure));
         return;
       }
-      done_ += chunk.end - chunk.begin;
-      if (reports && options_.progress) {
-        options_.progress(done_, total_);
+      done += chunk.end - chunk.begin;
+      if (reports && options.progress) {
+        options.progress(done, total);
       }
     }
   }
 
   void fail(Failure failure) {
-    std::lock_guard lock(mutex_);
-    if (!failure_) {
-      failure_ = std::move(failure);
+    std::lock_guard lock(mutex);
+    if (!first_failure) {
+      first_failure = std::move(failure);
     }
-    stop_ = true;
+    stop = true;
   }
 
-  const ShardLayout &layout_;
-  std::vector<OutputFile> &files_;
-  const InitOptions &options_;
-  std::vector<Chunk> chunks_;
-  uint64_t total_ = 0;
-  std::atomic<size_t> next_ = 0;
-  std::atomic<uint64_t> done_ = 0;
-  std::atomic<bool> stop_ = false;
-  std::mutex mutex_;
-  MaybeFailure failure_;
+  const ShardLayout &layout;
+  std::vector<OutputFile> &files;
+  const InitOptions &options;
+  std::vector<Chunk> chunks;
+  uint64_t total = 0;
+  std::atomic<size_t> next = 0;
+  std::atomic<uint64_t> done = 0;
+  std::atomic<bool> stop = false;
+  std::mutex mutex;
+  MaybeFailure first_failure;
 };
 
 // Opens every file and claims its space before any value is computed.

@@ -24,69 +24,83 @@ std::filesystem::path folderOf(const std::string &path) {
   return folder.empty() ? "." : folder;
 }
 
+std::string fileName(const std::string &path) { return std::filesystem::path(path).filename().string(); }
+
 } // namespace
 
 OutputFile::OutputFile(OutputFile &&other) noexcept
-    : path_(std::move(other.path_)), temporary_(std::move(other.temporary_)), descriptor_(other.descriptor_) {
-  other.descriptor_ = -1;
-  other.temporary_.clear();
+    : destination(std::move(other.destination)), temporary(std::move(other.temporary)),
+      descriptor(other.descriptor) {
+  other.descriptor = -1;
+  other.temporary.clear();
 }
 
 OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
+  if (descriptor >= 0) {
+    ::close(descriptor);
   }
-  if (!temporary_.empty()) {
-    ::unlink(temporary_.c_str());
+  if (!temporary.empty()) {
+    ::unlink(temporary.c_str());
   }
 }
 
 MaybeFailure OutputFile::open() {
   std::error_code error;
-  if (std::filesystem::is_symlink(path_, error)) {
-    std::filesystem::path target = std::filesystem::weakly_canonical(path_, error);
+  if (std::filesystem::is_symlink(destination, error)) {
+    std::filesystem::path target = std::filesystem::weakly_canonical(destination, error);
     if (!error) {
-      path_ = target.string();
+      destination = target.string();
     }
   }
   struct stat existing;
-  if (::stat(path_.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) {
+  if (::stat(destination.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) {
     const char *what = S_ISDIR(existing.st_mode) ? "it is a folder" : "it is not a regular file";
-    return Failure{SMELT_io, fmt::format("cannot write '{}': {}", path_, what)};
+    return Failure{SMELT_io, fmt::format("cannot write '{}': {}", destination, what)};
   }
-  std::filesystem::path name =
-      fmt::format(".{}.{}.tmp", std::filesystem::path(path_).filename().string(), getpid());
-  std::string temporary = (folderOf(path_) / name).string();
-  descriptor_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) {
-    return ioFailure(path_, "create", errno);
+  return createTemporary();
+}
+
+MaybeFailure OutputFile::createTemporary() {
+  std::string base =
+      (folderOf(destination) / fmt::format(".{}.{}", fileName(destination), ::getpid())).string();
+  // Exclusive, so that nothing planted under the name is written through; a few tries, because a killed
+  // process with the same number may have left one.
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    std::string name = fmt::format("{}.{}.tmp", base, attempt);
+    descriptor = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) {
+      temporary = std::move(name);
+      return std::nullopt;
+    }
+    if (errno != EEXIST) {
+      break;
+    }
   }
-  temporary_ = std::move(temporary);
-  return std::nullopt;
+  return ioFailure(destination, "create", errno);
 }
 
 MaybeFailure OutputFile::reserve(uint64_t bytes) {
   // Not posix_fallocate: where the file system has no such call it writes every block.
-  if (bytes == 0 || ::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0) {
+  if (bytes == 0 || ::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) == 0) {
     return std::nullopt;
   }
   if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR) {
     return std::nullopt;
   }
   int error = errno;
-  return Failure{SMELT_io, fmt::format("cannot write '{}': it needs {}: {}", path_, formatBytes(bytes),
+  return Failure{SMELT_io, fmt::format("cannot write '{}': it needs {}: {}", destination, formatBytes(bytes),
                                        std::strerror(error))};
 }
 
 MaybeFailure OutputFile::writeAt(uint64_t offset, const void *data, uint64_t bytes) {
   const char *next = static_cast<const char *>(data);
   while (bytes > 0) {
-    ssize_t written = ::pwrite(descriptor_, next, bytes, static_cast<off_t>(offset));
+    ssize_t written = ::pwrite(descriptor, next, bytes, static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) {
       continue;
     }
     if (written < 0) {
-      return ioFailure(path_, "write", errno);
+      return ioFailure(destination, "write", errno);
     }
     next += written;
     offset += static_cast<uint64_t>(written);
@@ -97,15 +111,15 @@ MaybeFailure OutputFile::writeAt(uint64_t offset, const void *data, uint64_t byt
 
 MaybeFailure OutputFile::commit() {
   // Network file systems report a failed write only here.
-  int closed = ::close(descriptor_);
-  descriptor_ = -1;
+  int closed = ::close(descriptor);
+  descriptor = -1;
   if (closed != 0) {
-    return ioFailure(path_, "write", errno);
+    return ioFailure(destination, "write", errno);
   }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return ioFailure(path_, "create", errno);
+  if (::rename(temporary.c_str(), destination.c_str()) != 0) {
+    return ioFailure(destination, "create", errno);
   }
-  temporary_.clear();
+  temporary.clear();
   return std::nullopt;
 }
 

@@ -13,7 +13,7 @@ class OutputFile {
 public:
   // Symbolic links are followed, so that the link survives. Refuses anything that exists and is not a regular
   // file: renaming over a device would replace the device.
-  explicit OutputFile(std::string path) : path_(std::move(path)) {}
+  explicit OutputFile(std::string path) : destination(std::move(path)) {}
   ~OutputFile();
   OutputFile(OutputFile &&other) noexcept;
   OutputFile &operator=(OutputFile &&) = delete;
@@ -27,12 +27,14 @@ public:
   // Gives the file its name.
   MaybeFailure commit();
 
-  const std::string &path() const { return path_; }
+  const std::string &path() const { return destination; }
 
 private:
-  std::string path_;
-  std::string temporary_;
-  int descriptor_ = -1;
+  MaybeFailure createTemporary();
+
+  std::string destination;
+  std::string temporary;
+  int descriptor = -1;
 };
 
 // SMELT_io unless the folder of `path` has `bytes` free.
