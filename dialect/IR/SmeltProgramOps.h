@@ -1,0 +1,17 @@
+// Kernels, buffers and the step program: the last stage of the smelt dialect.
+#pragma once
+
+#include "dialect/IR/SmeltDialect.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "dialect/IR/SmeltProgramEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialect/IR/SmeltProgramAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "dialect/IR/SmeltProgramOps.h.inc"
