@@ -7,7 +7,7 @@
 #ifndef SMELT_PROGRAM_ATTRS
 #define SMELT_PROGRAM_ATTRS
 
-include "dialect/IR/SmeltDialect.td"
+include "dialect/IR/SmeltAttrs.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/CommonAttrConstraints.td"
 include "mlir/IR/EnumAttr.td"

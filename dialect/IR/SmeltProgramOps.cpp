@@ -7,7 +7,6 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/OpImplementation.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::smelt;
@@ -226,19 +225,10 @@ KernelOp CallOp::getKernel() {
   return SymbolTable::lookupNearestSymbolFrom<KernelOp>(*this, getCalleeAttr());
 }
 
-#include "dialect/IR/SmeltProgramEnums.cpp.inc"
-
-#define GET_ATTRDEF_CLASSES
-#include "dialect/IR/SmeltProgramAttrs.cpp.inc"
-
 #define GET_OP_CLASSES
 #include "dialect/IR/SmeltProgramOps.cpp.inc"
 
-void SmeltDialect::registerProgram() {
-  addAttributes<
-#define GET_ATTRDEF_LIST
-#include "dialect/IR/SmeltProgramAttrs.cpp.inc"
-      >();
+void SmeltDialect::registerProgramOps() {
   addOperations<
 #define GET_OP_LIST
 #include "dialect/IR/SmeltProgramOps.cpp.inc"

@@ -8,10 +8,5 @@
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/SymbolTable.h"
 
-#include "dialect/IR/SmeltProgramEnums.h.inc"
-
-#define GET_ATTRDEF_CLASSES
-#include "dialect/IR/SmeltProgramAttrs.h.inc"
-
 #define GET_OP_CLASSES
 #include "dialect/IR/SmeltProgramOps.h.inc"
