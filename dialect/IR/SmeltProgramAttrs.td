@@ -15,7 +15,6 @@ include "mlir/IR/EnumAttr.td"
 class Smelt_ProgramEnum<string name, string summary, list<I32EnumAttrCase> cases>
     : I32EnumAttr<name, summary, cases> {
   let cppNamespace = "::mlir::smelt";
-  let genSpecializedAttr = 0;
 }
 
 class Smelt_ProgramAttr<string name, string mnemonic_> : AttrDef<Smelt_Dialect, name> {
@@ -31,11 +30,9 @@ def Smelt_BufferKind : Smelt_ProgramEnum<"BufferKind", "what a buffer is for and
     I32EnumAttrCase<"workspace", 0>, I32EnumAttrCase<"state", 1>, I32EnumAttrCase<"token_ids", 2>,
     I32EnumAttrCase<"positions", 3>, I32EnumAttrCase<"sequence_ids", 4>, I32EnumAttrCase<"logit_rows", 5>,
     I32EnumAttrCase<"logits", 6>, I32EnumAttrCase<"rope_table", 7>]>;
-def Smelt_BufferKindAttr : EnumAttr<Smelt_Dialect, Smelt_BufferKind, "buffer_kind">;
 
 def Smelt_DType : Smelt_ProgramEnum<"DType", "element type of a buffer or a weight", [
     I32EnumAttrCase<"f32", 0>, I32EnumAttrCase<"bf16", 1>, I32EnumAttrCase<"i32", 2>]>;
-def Smelt_DTypeAttr : EnumAttr<Smelt_Dialect, Smelt_DType, "dtype">;
 
 def Smelt_BindingKind : Smelt_ProgramEnum<"BindingKind", "how a kernel argument gets its address", [
     I32EnumAttrCase<"buffer", 0>, I32EnumAttrCase<"state_slot", 1>, I32EnumAttrCase<"weight", 2>,

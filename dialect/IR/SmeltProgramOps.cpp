@@ -120,7 +120,7 @@ static void printBlockLoop(OpAsmPrinter &printer, Operation *, IntegerAttr first
   if (layers.getInt() == 0) {
     return;
   }
-  printer << "layers(" << firstLayer.getInt() << " to " << firstLayer.getInt() + layers.getInt()
+  printer << " layers(" << firstLayer.getInt() << " to " << firstLayer.getInt() + layers.getInt()
           << ") visits(" << visits.getInt() << ") order(" << stringifyVisitOrder(order.getValue())
           << ") slot_base(" << slotBase.getInt() << ")";
 }

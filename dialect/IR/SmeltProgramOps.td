@@ -47,7 +47,7 @@ def Smelt_BufferOp : Smelt_ProgramLevelOp<"buffer", [Symbol]> {
     ```mlir
     smelt.buffer @residual kind(workspace) dtype(f32) size(per_token = 128)
     smelt.buffer @k_cache_h2_d8 kind(state) dtype(f32) size(per_kv_position = 64) slots(6)
-    smelt.buffer @rope_d8 kind(rope_table) dtype(f32) size(per_position = 32) rope(<theta = 1.0e4, dim = 8>)
+    smelt.buffer @rope_d8 kind(rope_table) dtype(f32) size(per_position = 32) rope(<theta = 1.0e4 : f64, dim = 8>)
     ```
 
     - (C1) `size` has no negative term and is not zero.
@@ -59,10 +59,10 @@ def Smelt_BufferOp : Smelt_ProgramLevelOp<"buffer", [Symbol]> {
     - (C5) a model has at most one buffer of each of the kinds token_ids, positions, sequence_ids, logit_rows and
       logits.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, Smelt_BufferKindAttr:$kind, Smelt_DTypeAttr:$dtype,
+  let arguments = (ins SymbolNameAttr:$sym_name, Smelt_BufferKind:$kind, Smelt_DType:$dtype,
                        Smelt_SizeAttr:$size, OptionalAttr<Smelt_Count>:$slots, OptionalAttr<Smelt_RopeAttr>:$rope);
   let assemblyFormat = [{
-    $sym_name `kind` `(` $kind `)` `dtype` `(` $dtype `)` `size` custom<Size>($size)
+    $sym_name `kind` `(` $kind `)` `dtype` `(` $dtype `)` `size` `` custom<Size>($size)
     (`slots` `(` $slots^ `)`)? (`rope` `(` $rope^ `)`)? attr-dict
   }];
   let hasVerifier = 1;
@@ -106,7 +106,9 @@ def Smelt_BlockOp : Smelt_ProgramLevelOp<"block", [NoTerminator, SingleBlock, Ha
                        DefaultValuedAttr<Smelt_VisitOrderAttr, "::mlir::smelt::VisitOrder::block">:$order,
                        DefaultValuedAttr<Smelt_Count, "0">:$slot_base);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "custom<BlockLoop>($first_layer, $layers, $visits, $order, $slot_base) attr-dict-with-keyword $body";
+  let assemblyFormat = [{
+    `` custom<BlockLoop>($first_layer, $layers, $visits, $order, $slot_base) attr-dict-with-keyword $body
+  }];
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
   let builders = [
@@ -141,7 +143,7 @@ def Smelt_CallOp : Smelt_ProgramLevelOp<"call", [HasParent<"BlockOp">, DeclareOp
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee, TypedArrayAttrBase<Smelt_BindingAttr, "bindings">:$bindings,
                        TypedArrayAttrBase<Smelt_ConstantAttr, "constants">:$constants);
-  let assemblyFormat = "$callee custom<Bindings>($bindings) `constants` custom<Constants>($constants) attr-dict";
+  let assemblyFormat = "$callee `` custom<Bindings>($bindings) `constants` `` custom<Constants>($constants) attr-dict";
   let extraClassDeclaration = [{
     // The kernel this call launches; null when the symbol does not resolve to one.
     KernelOp getKernel();
