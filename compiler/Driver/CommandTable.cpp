@@ -1,0 +1,15 @@
+#include "compiler/Driver/Commands.h"
+
+#include <array>
+
+namespace smelt::driver {
+
+std::span<const CommandInfo> commandTable() {
+  static constexpr std::array commands = {
+      CommandInfo{"budget", "Count parameters, FLOPs and KV cache of a spec", makeBudgetCommand},
+      CommandInfo{"weights", "Write random weights for a spec", makeWeightsCommand},
+  };
+  return commands;
+}
+
+} // namespace smelt::driver

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace smelt::driver {
+
+// "smeltc 0.1.0 (LLVM 22.1.0)"
+std::string versionText();
+
+} // namespace smelt::driver
