@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace smelt::test {
+namespace smelt::tests {
 
 // ||actual - expected|| / ||expected||; infinity when sizes differ, NaN when a value is NaN.
 template <typename A, typename B>
@@ -23,4 +23,4 @@ double relativeL2(const std::vector<A> &actual, const std::vector<B> &expected) 
   return std::sqrt(difference / norm);
 }
 
-} // namespace smelt::test
+} // namespace smelt::tests

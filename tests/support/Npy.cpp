@@ -6,7 +6,7 @@
 #include <regex>
 #include <stdexcept>
 
-namespace smelt::test {
+namespace smelt::tests {
 
 Matrix readNpy(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
@@ -35,4 +35,4 @@ Matrix readNpy(const std::string &path) {
   return matrix;
 }
 
-} // namespace smelt::test
+} // namespace smelt::tests

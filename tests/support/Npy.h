@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace smelt::test {
+namespace smelt::tests {
 
 struct Matrix {
   size_t rows = 0, columns = 0;
@@ -15,4 +15,4 @@ struct Matrix {
 // Throws std::runtime_error with the path when the file is not such a matrix.
 Matrix readNpy(const std::string &path);
 
-} // namespace smelt::test
+} // namespace smelt::tests

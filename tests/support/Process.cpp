@@ -9,7 +9,7 @@
 
 extern char **environ;
 
-namespace smelt::test {
+namespace smelt::tests {
 namespace {
 
 struct Pipe {
@@ -92,4 +92,4 @@ ProcessResult runProcess(const std::vector<std::string> &arguments,
   return result;
 }
 
-} // namespace smelt::test
+} // namespace smelt::tests

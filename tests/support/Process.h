@@ -6,7 +6,7 @@
 #include <sys/types.h>
 #include <vector>
 
-namespace smelt::test {
+namespace smelt::tests {
 
 struct ProcessResult {
   int exit_code = -1; // -1 when a signal ended it
@@ -19,4 +19,4 @@ struct ProcessResult {
 ProcessResult runProcess(const std::vector<std::string> &arguments,
                          const std::function<void(pid_t, const std::string &)> &running = {});
 
-} // namespace smelt::test
+} // namespace smelt::tests

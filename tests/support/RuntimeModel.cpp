@@ -4,7 +4,7 @@
 #include <numeric>
 #include <string_view>
 
-namespace smelt::test {
+namespace smelt::tests {
 namespace {
 
 void check(smelt_status status, char *error) {
@@ -124,4 +124,4 @@ void RuntimeSession::probe(void *user, const smelt_probe *probe) {
   }
 }
 
-} // namespace smelt::test
+} // namespace smelt::tests

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace smelt::test {
+namespace smelt::tests {
 
 // A status other than SMELT_ok, with the runtime's message.
 struct RuntimeError : std::runtime_error {
@@ -94,4 +94,4 @@ private:
   size_t vocab;
 };
 
-} // namespace smelt::test
+} // namespace smelt::tests

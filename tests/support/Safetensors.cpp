@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-namespace smelt::test {
+namespace smelt::tests {
 
 std::string readBytes(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
@@ -75,4 +75,4 @@ TensorMap roundedToBf16(const TensorMap &tensors) {
   return rounded;
 }
 
-} // namespace smelt::test
+} // namespace smelt::tests

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace smelt::test {
+namespace smelt::tests {
 
 struct StoredTensor {
   std::string dtype; // "F32", "BF16", ...
@@ -25,4 +25,4 @@ TensorMap roundedToBf16(const TensorMap &tensors);
 std::string readBytes(const std::string &path);
 void writeBytes(const std::string &path, const std::string &bytes);
 
-} // namespace smelt::test
+} // namespace smelt::tests

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace smelt::test {
+namespace smelt::tests {
 
 class TempFolder {
 public:
@@ -31,4 +31,4 @@ private:
   std::filesystem::path root;
 };
 
-} // namespace smelt::test
+} // namespace smelt::tests
