@@ -1,0 +1,39 @@
+// Semantic verification of a manifest whose FlatBuffer structure is already known to be sound: after it,
+// every index is in range, every size is large enough for the kernels that use it, and no sum or product
+// overflows. Nothing of an artifact runs before this has passed.
+#pragma once
+
+#include "runtime/src/Text.h"
+
+#include <cstdint>
+
+namespace smelt::artifact {
+struct Manifest;
+struct Size;
+struct Weight;
+} // namespace smelt::artifact
+
+namespace smelt::runtime {
+
+// Bounds far above any real model, so that a hostile file cannot make the runtime allocate without limit.
+constexpr uint64_t maxTensors = 1 << 22;
+constexpr uint64_t maxLaunches = 1 << 20;
+constexpr uint64_t maxSlots = 1 << 20;
+constexpr uint64_t maxScratchBytes = uint64_t(1) << 30;
+constexpr uint64_t maxBindings = 64;
+constexpr uint64_t maxConstants = 64;
+
+// Every problem of the manifest; empty when it is sound. `codeSize`: bytes of the code section.
+ProblemList verifyManifest(const artifact::Manifest &manifest, uint64_t codeSize);
+
+// The part of verifyManifest about blocks and calls; needs the tables to be sound.
+void verifyProgram(const artifact::Manifest &manifest, ProblemList &problems);
+
+// Bytes of one tensor; 0 when the shape is empty, holds a 0 or overflows.
+uint64_t tensorBytes(const artifact::Weight &weight);
+// True when every component of `have` is at least that of `need`.
+bool covers(const artifact::Size &have, const artifact::Size &need);
+// "64 + 128*T + 4*R"
+std::string formatSize(const artifact::Size &size);
+
+} // namespace smelt::runtime

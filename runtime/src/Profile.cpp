@@ -1,0 +1,67 @@
+#include "runtime/src/Profile.h"
+
+#include "runtime/schema/manifest_generated.h"
+
+#include <algorithm>
+
+namespace smelt::runtime {
+
+using namespace artifact;
+
+namespace {
+
+// Rows a launch works on: tokens, logit rows, or (token, expert) pairs, as its first constant says.
+double rowsOf(const Launch &launch, const Kernel &kernel, const Extent &step) {
+  const auto &constants = *launch.call->constants();
+  if (constants.size() && constants.Get(0)->kind() == ConstantKind::logit_row_count) {
+    return double(step.logitRows);
+  }
+  return double(step.tokens) * kernel.rows_per_token();
+}
+
+double bytesOf(const Launch &launch, const Manifest &manifest, const Kernel &kernel,
+               const StepTraffic &step) {
+  double total = 0;
+  for (uint32_t i = 0; i < kernel.bindings()->size(); ++i) {
+    const KernelBinding &use = *kernel.bindings()->Get(i);
+    const Binding &binding = *launch.call->bindings()->Get(i);
+    const Size &size = *use.size();
+    double fixed = double(size.bytes()), tokens = double(step.extent.tokens);
+    if (binding.kind() == BindingKind::weight_table) {
+      double experts = manifest.weights()->Get(binding.index())->experts();
+      total += fixed * std::min(experts, rowsOf(launch, kernel, step.extent)); // at most one tensor per pair
+      continue;
+    }
+    // Of positions a step writes its tokens' and reads those the cache holds.
+    double positions = use.access() == Access::read ? double(step.cachedPositions) : tokens;
+    double once = fixed + double(size.per_token()) * tokens +
+                  double(size.per_logit_row()) * double(step.extent.logitRows) +
+                  double(size.per_position()) * tokens + double(size.per_kv_position()) * positions;
+    total += use.access() == Access::read_write ? 2 * once : once;
+  }
+  return total;
+}
+
+} // namespace
+
+Profile::Profile(const Manifest &manifest) : manifest(manifest) { reset(); }
+
+void Profile::reset() {
+  entries.clear();
+  for (const Kernel *kernel : *manifest.kernels()) {
+    smelt_kernel_profile &entry = entries.emplace_back();
+    entry.kernel = kernel->name()->c_str();
+    entry.role = kernel->role()->c_str();
+  }
+}
+
+void Profile::add(const Launch &launch, const StepTraffic &step, double seconds) {
+  const Kernel &kernel = *manifest.kernels()->Get(launch.kernel);
+  smelt_kernel_profile &entry = entries[launch.kernel];
+  ++entry.calls;
+  entry.seconds += seconds;
+  entry.bytes += bytesOf(launch, manifest, kernel, step);
+  entry.flops += double(kernel.flops_per_row()) * rowsOf(launch, kernel, step.extent);
+}
+
+} // namespace smelt::runtime

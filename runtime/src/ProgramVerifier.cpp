@@ -1,0 +1,173 @@
+#include "runtime/schema/manifest_generated.h"
+#include "runtime/src/ArtifactVerifier.h"
+
+#include <fmt/format.h>
+
+namespace smelt::runtime {
+
+using namespace artifact;
+
+namespace {
+
+bool isWritable(BufferKind kind) {
+  return kind == BufferKind::workspace || kind == BufferKind::state || kind == BufferKind::logits;
+}
+
+class ProgramVerifier {
+public:
+  ProgramVerifier(const Manifest &manifest, ProblemList &problems) : manifest(manifest), problems(problems) {}
+
+  void run() {
+    uint64_t launches = 0;
+    if (manifest.blocks()->size() == 0) {
+      problems.add("the step program is empty");
+    }
+    for (blockIndex = 0; blockIndex < manifest.blocks()->size(); ++blockIndex) {
+      const Block &block = *manifest.blocks()->Get(blockIndex);
+      verifyBlock(block);
+      for (callIndex = 0; callIndex < block.calls()->size(); ++callIndex) {
+        verifyCall(block, *block.calls()->Get(callIndex));
+      }
+      uint64_t times = uint64_t(std::max<uint32_t>(block.layers(), 1)) * block.visits();
+      uint64_t product;
+      if (__builtin_mul_overflow(times, uint64_t(block.calls()->size()), &product) || product > maxLaunches ||
+          (launches += product) > maxLaunches) {
+        problems.add(fmt::format("the step program makes more than {} calls", maxLaunches));
+        return;
+      }
+    }
+  }
+
+private:
+  void verifyBlock(const Block &block) {
+    auto report = [&](const std::string &what) {
+      problems.add(fmt::format("block {}: {}", blockIndex, what));
+    };
+    if (block.visits() == 0) {
+      report("has 0 visits");
+    }
+    if (block.order() > VisitOrder::MAX) {
+      report(fmt::format("has visit order {}, which this runtime does not know", int(block.order())));
+    }
+    if (block.layers() == 0 && (block.visits() != 1 || block.first_layer() != 0)) {
+      report(fmt::format("has no layers, but {} visits and first layer {}", block.visits(),
+                         block.first_layer()));
+    }
+    if (block.calls()->size() == 0) {
+      report("has no calls");
+    }
+  }
+
+  void report(const std::string &what) {
+    problems.add(fmt::format("block {} call {}: {}", blockIndex, callIndex, what));
+  }
+
+  void verifyCall(const Block &block, const Call &call) {
+    if (call.kernel() >= manifest.kernels()->size()) {
+      return report(fmt::format("kernel {} of {}", call.kernel(), manifest.kernels()->size()));
+    }
+    const Kernel &kernel = *manifest.kernels()->Get(call.kernel());
+    std::string name = printable(kernel.name()->string_view());
+    if (call.bindings()->size() != kernel.bindings()->size()) {
+      return report(fmt::format("{} bindings for kernel '{}', which has {}", call.bindings()->size(), name,
+                                kernel.bindings()->size()));
+    }
+    if (call.constants()->size() != kernel.constants()) {
+      return report(fmt::format("{} constants for kernel '{}', which has {}", call.constants()->size(), name,
+                                kernel.constants()));
+    }
+    for (uint32_t i = 0; i < call.constants()->size(); ++i) {
+      if (call.constants()->Get(i)->kind() > ConstantKind::MAX) {
+        report(fmt::format("constant {} has kind {}, which this runtime does not know", i,
+                           int(call.constants()->Get(i)->kind())));
+      }
+    }
+    for (uint32_t i = 0; i < call.bindings()->size(); ++i) {
+      subject = fmt::format("binding {} of kernel '{}'", i, name);
+      verifyBinding(block, *call.bindings()->Get(i), *kernel.bindings()->Get(i));
+    }
+  }
+
+  void verifyBinding(const Block &block, const Binding &binding, const KernelBinding &use) {
+    switch (binding.kind()) {
+    case BindingKind::buffer:
+    case BindingKind::state_slot:
+      return verifyBufferBinding(block, binding, use);
+    case BindingKind::weight:
+    case BindingKind::weight_table:
+      return verifyWeightBinding(block, binding, use);
+    }
+    report(fmt::format("{} has kind {}, which this runtime does not know", subject, int(binding.kind())));
+  }
+
+  void verifyBufferBinding(const Block &block, const Binding &binding, const KernelBinding &use) {
+    if (binding.index() >= manifest.buffers()->size()) {
+      return report(
+          fmt::format("{} is buffer {} of {}", subject, binding.index(), manifest.buffers()->size()));
+    }
+    const Buffer &buffer = *manifest.buffers()->Get(binding.index());
+    std::string name = printable(buffer.name()->string_view());
+    bool slot = binding.kind() == BindingKind::state_slot;
+    if (slot != (buffer.kind() == BufferKind::state)) {
+      return report(slot
+                        ? fmt::format("{} is a state slot of buffer '{}', which is not state", subject, name)
+                        : fmt::format("{} is all of state buffer '{}'; kernels see one slot", subject, name));
+    }
+    if (use.access() != Access::read && !isWritable(buffer.kind())) {
+      report(fmt::format("{} writes buffer '{}', which is {}", subject, name,
+                         EnumNameBufferKind(buffer.kind())));
+    }
+    if (!covers(*buffer.size(), *use.size())) {
+      report(fmt::format("{} may touch {} bytes, buffer '{}' has {}", subject, formatSize(*use.size()), name,
+                         formatSize(*buffer.size())));
+    }
+    uint64_t slots = uint64_t(std::max<uint32_t>(block.layers(), 1)) * block.visits();
+    if (slot && (slots > buffer.slots() || block.slot_base() > buffer.slots() - slots)) {
+      report(fmt::format("{} uses slots [{}, +{}) of buffer '{}', which has {}", subject, block.slot_base(),
+                         slots, name, buffer.slots()));
+    }
+  }
+
+  void verifyWeightBinding(const Block &block, const Binding &binding, const KernelBinding &use) {
+    if (binding.index() >= manifest.weights()->size()) {
+      return report(
+          fmt::format("{} is weight {} of {}", subject, binding.index(), manifest.weights()->size()));
+    }
+    const Weight &weight = *manifest.weights()->Get(binding.index());
+    std::string name = printable(weight.name()->string_view());
+    bool table = binding.kind() == BindingKind::weight_table;
+    if (table != (weight.experts() > 0)) {
+      report(table ? fmt::format("{} is a table of weight '{}', which has no experts", subject, name)
+                   : fmt::format("{} is one tensor of weight '{}', which has {} experts", subject, name,
+                                 weight.experts()));
+    }
+    if (use.access() != Access::read) {
+      report(fmt::format("{} writes weight '{}'", subject, name));
+    }
+    Size have(tensorBytes(weight), 0, 0, 0, 0);
+    if (!covers(have, *use.size())) {
+      report(fmt::format("{} may touch {} bytes, a tensor of weight '{}' has {}", subject,
+                         formatSize(*use.size()), name, have.bytes()));
+    }
+    uint64_t first = weight.first_layer(), end = first + weight.layers();
+    if (weight.layers() && (block.layers() == 0 || block.first_layer() < first ||
+                            uint64_t(block.first_layer()) + block.layers() > end)) {
+      report(fmt::format("{} is weight '{}' of layers [{}, {}), the block runs layers [{}, {})", subject,
+                         name, first, end, block.first_layer(),
+                         uint64_t(block.first_layer()) + block.layers()));
+    }
+  }
+
+  const Manifest &manifest;
+  ProblemList &problems;
+  uint32_t blockIndex = 0, callIndex = 0;
+  std::string subject;
+};
+
+} // namespace
+
+void verifyProgram(const Manifest &manifest, ProblemList &problems) {
+  ProgramVerifier(manifest, problems).run();
+}
+
+} // namespace smelt::runtime

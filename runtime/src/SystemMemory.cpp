@@ -1,0 +1,122 @@
+#include "runtime/src/SystemMemory.h"
+
+#include "runtime/src/Text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <optional>
+#include <sys/mman.h>
+
+namespace smelt::runtime {
+namespace {
+
+std::optional<uint64_t> readNumber(const std::string &path) {
+  std::ifstream in(path);
+  uint64_t value;
+  return in >> value ? std::optional(value) : std::nullopt; // "max" is no number
+}
+
+// The sum of the named fields of a "name value" file.
+uint64_t readFields(const std::string &path, std::initializer_list<std::string_view> names) {
+  std::ifstream in(path);
+  std::string name;
+  uint64_t value, sum = 0;
+  while (in >> name >> value) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      sum += value;
+    }
+  }
+  return sum;
+}
+
+std::optional<uint64_t> systemAvailable() {
+  std::ifstream in("/proc/meminfo");
+  std::string name, unit;
+  uint64_t value;
+  while (in >> name >> value) {
+    if (name == "MemAvailable:") {
+      return value * 1024;
+    }
+    std::getline(in, unit);
+  }
+  return std::nullopt;
+}
+
+struct CgroupFiles {
+  const char *limit, *usage;
+};
+
+// What is left in one cgroup folder.
+std::optional<uint64_t> groupAvailable(const std::string &folder, const CgroupFiles &files) {
+  std::optional<uint64_t> limit = readNumber(folder + "/" + files.limit);
+  std::optional<uint64_t> usage = readNumber(folder + "/" + files.usage);
+  if (!limit || !usage) {
+    return std::nullopt;
+  }
+  uint64_t cache = readFields(folder + "/memory.stat", {"inactive_file", "active_file"});
+  uint64_t used = *usage - std::min(cache, *usage);
+  return *limit - std::min(used, *limit);
+}
+
+// The smallest remainder of the group and the groups around it.
+uint64_t hierarchyAvailable(const std::string &root, std::string path, const CgroupFiles &files) {
+  uint64_t least = UINT64_MAX;
+  for (;;) {
+    least = std::min(least, groupAvailable(root + path, files).value_or(UINT64_MAX));
+    size_t slash = path.rfind('/');
+    if (slash == path.npos) {
+      return least;
+    }
+    path.resize(slash);
+  }
+}
+
+} // namespace
+
+uint64_t availableMemory() {
+  uint64_t least = systemAvailable().value_or(UINT64_MAX);
+  std::ifstream in("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(in, line)) { // "id:controllers:path"
+    size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == line.npos || second == line.npos) {
+      continue;
+    }
+    std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    if (controllers.empty()) {
+      least = std::min(least, hierarchyAvailable("/sys/fs/cgroup", path, {"memory.max", "memory.current"}));
+    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
+      least = std::min(least, hierarchyAvailable("/sys/fs/cgroup/memory", path,
+                                                 {"memory.limit_in_bytes", "memory.usage_in_bytes"}));
+    }
+  }
+  return least;
+}
+
+Result<Memory> Memory::allocate(uint64_t bytes, const char *what) {
+  Memory memory;
+  if (bytes == 0) {
+    return memory;
+  }
+  void *base =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) {
+    return fail(SMELT_memory,
+                fmt::format("{} for {} cannot be allocated: {}", formatBytes(bytes), what, errnoText(errno)));
+  }
+  madvise(base, bytes, MADV_HUGEPAGE); // fewer TLB misses; harmless where the kernel has no huge pages
+  memory.base = static_cast<std::byte *>(base);
+  memory.length = bytes;
+  return memory;
+}
+
+Memory::~Memory() {
+  if (base) {
+    munmap(base, length);
+  }
+}
+
+} // namespace smelt::runtime

@@ -1,0 +1,42 @@
+// Memory of this machine and anonymous mappings.
+#pragma once
+
+#include "runtime/src/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace smelt::runtime {
+
+// Bytes this process may still allocate: MemAvailable, lowered to what is left in each memory cgroup (v1 or
+// v2) around the process, whose reclaimable page cache counts as free. UINT64_MAX when nothing is known.
+uint64_t availableMemory();
+
+// Zeroed anonymous memory, page-aligned, freed on destruction.
+class Memory {
+public:
+  // `what` appears in the message of SMELT_memory.
+  static Result<Memory> allocate(uint64_t bytes, const char *what);
+
+  Memory() = default;
+  Memory(Memory &&other) noexcept { swap(other); }
+  Memory &operator=(Memory &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Memory();
+
+  std::byte *data() const { return base; }
+  uint64_t size() const { return length; }
+
+private:
+  void swap(Memory &other) noexcept {
+    std::swap(base, other.base);
+    std::swap(length, other.length);
+  }
+
+  std::byte *base = nullptr;
+  uint64_t length = 0;
+};
+
+} // namespace smelt::runtime

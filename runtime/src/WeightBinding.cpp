@@ -1,0 +1,280 @@
+#include "runtime/src/WeightBinding.h"
+
+#include "runtime/schema/manifest_generated.h"
+#include "runtime/src/ArtifactVerifier.h"
+#include "runtime/src/Text.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <unordered_map>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 // Linux 5.14
+#endif
+
+namespace smelt::runtime {
+
+using artifact::DType;
+using artifact::Manifest;
+using artifact::Weight;
+
+namespace {
+
+constexpr std::string_view embeddingName = "model.embed_tokens.weight";
+constexpr std::string_view headName = "lm_head.weight";
+
+const char *fileDType(DType dtype) { return dtype == DType::bf16 ? "BF16" : "F32"; }
+
+uint64_t pageSize() {
+  static const uint64_t size = uint64_t(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+// Problems of one kind, so that a flood of one does not hide another.
+struct Mismatches {
+  const char *title;
+  ProblemList list{10};
+};
+
+} // namespace
+
+class WeightBinder {
+public:
+  WeightBinder(BoundWeights &bound) : bound(bound), manifest(bound.owner->manifest()) {}
+
+  Status run() {
+    indexFiles();
+    for (uint32_t i = 0; i < manifest.weights()->size(); ++i) {
+      bindWeight(*manifest.weights()->Get(i));
+    }
+    reportExtra();
+    if (Status status = verdict(); !status.ok()) {
+      return status;
+    }
+    return copyMisaligned();
+  }
+
+private:
+  struct Found {
+    const WeightFile *file = nullptr;
+    const TensorEntry *entry = nullptr;
+    bool used = false;
+  };
+
+  static const std::byte *data(const Found &found) {
+    return found.file->file.bytes().data() + found.entry->begin;
+  }
+
+  void indexFiles() {
+    for (const WeightFile &file : bound.files) {
+      for (const TensorEntry &entry : file.header.tensors) {
+        auto [place, isNew] = tensors.try_emplace(entry.name, Found{&file, &entry});
+        if (!isNew) {
+          twice.list.add(fmt::format("'{}' in {} and {}", printable(entry.name),
+                                     place->second.file->file.path(), file.file.path()));
+        }
+      }
+    }
+  }
+
+  void bindWeight(const Weight &weight) {
+    uint32_t layers = std::max<uint32_t>(weight.layers(), 1),
+             experts = std::max<uint32_t>(weight.experts(), 1);
+    std::vector<const void *> &pointers = bound.pointers.emplace_back();
+    pointers.reserve(size_t(layers) * experts);
+    std::string_view pattern = weight.name()->string_view();
+    for (uint32_t layer = 0; layer < layers; ++layer) {
+      for (uint32_t expert = 0; expert < experts; ++expert) {
+        pointers.push_back(find(weight, expandName(pattern, uint64_t(weight.first_layer()) + layer, expert)));
+      }
+    }
+    bound.totalBytes += tensorBytes(weight) * layers * experts;
+  }
+
+  const void *find(const Weight &weight, const std::string &name) {
+    auto place = tensors.find(name);
+    std::span<const uint64_t> shape(weight.shape()->data(), weight.shape()->size());
+    if (place == tensors.end()) {
+      missing.list.add(
+          fmt::format("'{}' {} {}", printable(name), fileDType(weight.dtype()), formatShape(shape)));
+      return nullptr;
+    }
+    Found &found = place->second;
+    found.used = true;
+    const TensorEntry &entry = *found.entry;
+    if (entry.dtype != fileDType(weight.dtype())) {
+      dtype.list.add(fmt::format("'{}' is {}, the model wants {}", printable(name), entry.dtype,
+                                 fileDType(weight.dtype())));
+    }
+    if (!std::equal(shape.begin(), shape.end(), entry.shape.begin(), entry.shape.end())) {
+      this->shape.list.add(fmt::format("'{}' is {}, the model wants {}", printable(name),
+                                       formatShape(entry.shape), formatShape(shape)));
+    }
+    bool dense = weight.experts() == 0; // read in every step, unlike an expert
+    if (dense) {
+      adviseWillNeed(found);
+    }
+    return data(found);
+  }
+
+  static void adviseWillNeed(const Found &found) {
+    auto begin = reinterpret_cast<uintptr_t>(data(found)) & ~(pageSize() - 1);
+    auto end = reinterpret_cast<uintptr_t>(found.file->file.bytes().data() + found.entry->end);
+    madvise(reinterpret_cast<void *>(begin), end - begin, MADV_WILLNEED);
+  }
+
+  // Whether an unclaimed tensor is the doubled embedding of a tied model.
+  bool isTiedHead(const std::string &name, const Found &found) {
+    auto embedding = tensors.find(std::string(embeddingName));
+    if (name != headName || embedding == tensors.end() || !embedding->second.used) {
+      return false;
+    }
+    const TensorEntry &a = *found.entry, &b = *embedding->second.entry;
+    return a.dtype == b.dtype && a.shape == b.shape &&
+           std::memcmp(data(found), data(embedding->second), a.end - a.begin) == 0;
+  }
+
+  void reportExtra() {
+    for (const WeightFile &file : bound.files) { // in file order, so that the message is stable
+      for (const TensorEntry &entry : file.header.tensors) {
+        const Found &found = tensors.at(entry.name);
+        if (found.used || found.entry != &entry || isTiedHead(entry.name, found)) {
+          continue;
+        }
+        extra.list.add(
+            fmt::format("'{}' {} {}{}", printable(entry.name), entry.dtype, formatShape(entry.shape),
+                        entry.name == headName ? ", which differs from the embedding; set tie_embeddings "
+                                                 "= false if the model has a head of its own"
+                                               : ""));
+      }
+    }
+  }
+
+  Status verdict() {
+    uint64_t total = 0;
+    std::string text;
+    for (const Mismatches *part : {&missing, &extra, &twice, &dtype, &shape}) {
+      if (!part->list.empty()) {
+        total += part->list.size();
+        text += fmt::format("\n {}:{}", part->title, part->list.text());
+      }
+    }
+    if (total == 0) {
+      return success();
+    }
+    if (!dtype.list.empty()) {
+      text += fmt::format("\n fix: compile with --weights-dtype {}, or convert the file",
+                          manifest.weights_dtype() == DType::bf16 ? "f32" : "bf16");
+    }
+    return fail(SMELT_weights, fmt::format("the weights do not fit model '{}' of {} ({} mismatch{}):{}",
+                                           printable(manifest.model_name()->string_view()),
+                                           bound.owner->name(), total, total == 1 ? "" : "es", text));
+  }
+
+  // Kernels may rely on element alignment, which old writers of the format did not keep.
+  Status copyMisaligned() {
+    constexpr uint64_t alignment = 64;
+    auto forEach = [&](const auto &action) {
+      for (uint32_t i = 0; i < manifest.weights()->size(); ++i) {
+        const Weight &weight = *manifest.weights()->Get(i);
+        uint64_t element = weight.dtype() == DType::bf16 ? 2 : 4;
+        for (const void *&pointer : bound.pointers[i]) {
+          if (reinterpret_cast<uintptr_t>(pointer) % element) {
+            action(pointer, tensorBytes(weight));
+          }
+        }
+      }
+    };
+    uint64_t need = 0;
+    forEach([&](const void *, uint64_t bytes) { need += (bytes + alignment - 1) / alignment * alignment; });
+    if (need == 0) {
+      return success();
+    }
+    void *memory = mmap(nullptr, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      return fail(SMELT_memory, fmt::format("{} for tensors that are not aligned in their file: {}",
+                                            formatBytes(need), errnoText(errno)));
+    }
+    bound.copies = memory;
+    bound.copiedBytes = need;
+    std::byte *next = static_cast<std::byte *>(memory);
+    forEach([&](const void *&pointer, uint64_t bytes) {
+      std::memcpy(next, pointer, bytes);
+      pointer = next;
+      next += (bytes + alignment - 1) / alignment * alignment;
+    });
+    mprotect(memory, need, PROT_READ);
+    return success();
+  }
+
+  BoundWeights &bound;
+  const Manifest &manifest;
+  std::unordered_map<std::string, Found> tensors;
+  Mismatches missing{"missing"}, extra{"extra"}, twice{"in two files"}, dtype{"dtype"}, shape{"shape"};
+};
+
+Result<std::shared_ptr<const BoundWeights>> BoundWeights::bind(std::shared_ptr<const Artifact> artifact,
+                                                               std::span<const std::string> paths) {
+  Result<std::vector<WeightFile>> files = openWeightFiles(paths);
+  if (!files.ok()) {
+    return files.takeStatus();
+  }
+  auto bound = std::shared_ptr<BoundWeights>(new BoundWeights);
+  bound->owner = std::move(artifact);
+  bound->files = std::move(*files);
+  if (Status status = WeightBinder(*bound).run(); !status.ok()) {
+    return status;
+  }
+  return std::shared_ptr<const BoundWeights>(std::move(bound));
+}
+
+const void *const *BoundWeights::table(uint32_t weight, uint32_t layer) const {
+  uint32_t experts = std::max<uint32_t>(owner->manifest().weights()->Get(weight)->experts(), 1);
+  return pointers[weight].data() + size_t(layer) * experts;
+}
+
+Status BoundWeights::preload(const std::function<bool(uint64_t, uint64_t)> &progress) const {
+  constexpr uint64_t piece = uint64_t(64) << 20;
+  uint64_t total = 0, done = 0;
+  for (const WeightFile &file : files) {
+    total += file.file.bytes().size();
+  }
+  for (const WeightFile &file : files) {
+    std::span<const std::byte> bytes = file.file.bytes();
+    for (uint64_t offset = 0; offset < bytes.size(); offset += piece) {
+      if (progress && !progress(done, total)) {
+        return fail(SMELT_interrupted, "stopped while reading the weights");
+      }
+      if (file.file.currentSize() < bytes.size()) {
+        return fail(SMELT_io, fmt::format("{}: was cut short while in use: {} of {} bytes are left",
+                                          file.file.path(), file.file.currentSize(), bytes.size()));
+      }
+      uint64_t size = std::min<uint64_t>(piece, bytes.size() - offset);
+      void *start = const_cast<std::byte *>(bytes.data() + offset);
+      if (madvise(start, size, MADV_POPULATE_READ) != 0) {
+        if (errno != EINVAL) {
+          return fail(SMELT_io, fmt::format("{}: cannot be read at byte {}: {}", file.file.path(), offset,
+                                            errnoText(errno)));
+        }
+        madvise(start, size, MADV_WILLNEED); // an older kernel: ask, do not wait
+      }
+      done += size;
+    }
+  }
+  if (progress) {
+    progress(total, total);
+  }
+  return success();
+}
+
+BoundWeights::~BoundWeights() {
+  if (copies) {
+    munmap(copies, copiedBytes);
+  }
+}
+
+} // namespace smelt::runtime

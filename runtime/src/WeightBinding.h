@@ -1,0 +1,44 @@
+// Weights of an artifact, found in safetensors files and mapped.
+#pragma once
+
+#include "runtime/src/Artifact.h"
+#include "runtime/src/WeightFiles.h"
+
+#include <functional>
+
+namespace smelt::runtime {
+
+class BoundWeights {
+public:
+  // Finds every tensor the manifest wants. SMELT_weights lists all that is missing, extra, doubled, or of
+  // another dtype or shape. An extra lm_head.weight is accepted if it equals the embedding of a model that
+  // has no head of its own.
+  static Result<std::shared_ptr<const BoundWeights>> bind(std::shared_ptr<const Artifact> artifact,
+                                                          std::span<const std::string> paths);
+
+  // One tensor; `layer` counts from the weight's first layer.
+  const void *tensor(uint32_t weight, uint32_t layer) const { return table(weight, layer)[0]; }
+  // The tensors of all experts of a layer.
+  const void *const *table(uint32_t weight, uint32_t layer) const;
+
+  const std::shared_ptr<const Artifact> &artifact() const { return owner; }
+  uint64_t bytes() const { return totalBytes; }
+  // Reads all mapped pages; see smelt_weights_preload. `progress` returns false to stop.
+  Status preload(const std::function<bool(uint64_t done, uint64_t total)> &progress) const;
+
+  ~BoundWeights();
+
+private:
+  BoundWeights() = default;
+  friend class WeightBinder;
+
+  std::shared_ptr<const Artifact> owner;
+  std::vector<WeightFile> files;
+  std::vector<std::vector<const void *>> pointers; // by weight: [layers][experts]
+  uint64_t totalBytes = 0;
+  // Copies of tensors whose file breaks element alignment.
+  void *copies = nullptr;
+  uint64_t copiedBytes = 0;
+};
+
+} // namespace smelt::runtime
