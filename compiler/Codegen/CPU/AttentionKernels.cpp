@@ -33,8 +33,8 @@ struct AttentionShape {
 // The rotated form of one head: pairs (i, i + d/2) turned by the angle whose cosine and sine are in `rope`.
 // scale is a factor of every element (the inverse RMS) and weight(begin, length) its norm weights.
 struct Rotation {
-  Value rope;                                            // f32[d]: cos[d/2], sin[d/2]
-  Value scale;                                           // may be null
+  Value rope;                                               // f32[d]: cos[d/2], sin[d/2]
+  Value scale;                                              // may be null
   std::function<Value(Value begin, int64_t length)> weight; // may be empty
 };
 
@@ -101,7 +101,8 @@ int64_t emitRopeAppend(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
     Value lane = e.rem(position, kPositionBlock);
     e.loop(e.c(0), e.c(shape.kv_heads), 1, [&](Value head) {
       Value offset = e.mul(head, d);
-      rotateHead(e, e.at(keyRow, e.f32(), offset), rotated, d, rotation(keyRow, kv, head, kNorm, kScale, rope));
+      rotateHead(e, e.at(keyRow, e.f32(), offset), rotated, d,
+                 rotation(keyRow, kv, head, kNorm, kScale, rope));
       Value cache = shape.cacheOffset(e, sequence, head, capacity);
       Value keyLane = e.at(keys, e.f32(), e.add(cache, e.add(block, lane)));
       e.loop(e.c(0), e.c(d), 1, [&](Value i) {
@@ -161,9 +162,8 @@ private:
       Value state = e.at(running, e.f32(), e.mul(head, 2));
       e.store(e.f(-std::numeric_limits<float>::max()), state);
       e.store(e.f(0.0), e.at(state, e.f32(), 1));
-      e.forVectors(paddedDim, e.lanes(), [&](Value begin, int64_t) {
-        e.store(e.splat(0.0, e.lanes()), accumulator(head, begin));
-      });
+      e.forVectors(paddedDim, e.lanes(),
+                   [&](Value begin, int64_t) { e.store(e.splat(0.0, e.lanes()), accumulator(head, begin)); });
     });
   }
 

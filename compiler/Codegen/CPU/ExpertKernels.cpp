@@ -1,5 +1,5 @@
-// Grouped matrix products over experts: experts_gate_up, experts_down. Work is (expert with rows, column unit);
-// an expert without rows is never visited and costs nothing.
+// Grouped matrix products over experts: experts_gate_up, experts_down. Work is (expert with rows, column
+// unit); an expert without rows is never visited and costs nothing.
 #include "compiler/Codegen/CPU/Kernels.h"
 #include "compiler/Codegen/CPU/Panel.h"
 
@@ -11,9 +11,10 @@ namespace {
 
 // Calls compute(expert, firstSlot, rows, column) for every row block of every active expert; `fill` loads the
 // panel. A worker that stays with one expert of a single row block loads its rows once.
-void overExperts(Emitter &e, KernelFrame &frame, const RoutingPlan &plan, int64_t rowBlock, int64_t columnUnits,
-                 const std::function<void(Value firstSlot, Value rows)> &fill,
-                 const std::function<void(Value expert, Value firstSlot, Value rows, Value column)> &compute) {
+void overExperts(
+    Emitter &e, KernelFrame &frame, const RoutingPlan &plan, int64_t rowBlock, int64_t columnUnits,
+    const std::function<void(Value firstSlot, Value rows)> &fill,
+    const std::function<void(Value expert, Value firstSlot, Value rows, Value column)> &compute) {
   Value active = e.loadI32(plan.activeCount(e), e.c(0));
   frame.claim(e.mul(active, columnUnits), {e.c(-1)}, [&](Value unit, ValueRange carried) {
     Value index = e.div(unit, columnUnits), column = e.rem(unit, columnUnits);
@@ -86,8 +87,8 @@ int64_t emitExpertsDown(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   };
   auto compute = [&](Value expert, Value slot, Value rows, Value unit) {
     Value begin = units.begin(e, unit), columns = units.columns(e, unit);
-    panel.multiply(panelMemory, rows, e.at(expertWeight(e, downs, expert), wType, e.mul(begin, width)), columns,
-                   hidden, e.at(y, e.f32(), e.add(e.mul(slot, hidden), begin)), hidden);
+    panel.multiply(panelMemory, rows, e.at(expertWeight(e, downs, expert), wType, e.mul(begin, width)),
+                   columns, hidden, e.at(y, e.f32(), e.add(e.mul(slot, hidden), begin)), hidden);
   };
   overExperts(e, frame, plan, panel.rowBlock(), units.count, fill, compute);
   return panel.bytes();

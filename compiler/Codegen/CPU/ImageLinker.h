@@ -1,6 +1,6 @@
-// Links one relocatable object into a flat, position-independent image: code and its constants, every reference
-// resolved. Anything the image could not carry (an undefined symbol, writable data, an absolute address) is
-// refused by name.
+// Links one relocatable object into a flat, position-independent image: code and its constants, every
+// reference resolved. Anything the image could not carry (an undefined symbol, writable data, an absolute
+// address) is refused by name.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -16,6 +16,7 @@ struct LinkedObject {
   uint64_t entry = 0; // offset of the symbol asked for
 };
 
-bool linkObject(llvm::StringRef object, llvm::StringRef entrySymbol, LinkedObject &result, std::string &error);
+bool linkObject(llvm::StringRef object, llvm::StringRef entrySymbol, LinkedObject &result,
+                std::string &error);
 
 } // namespace smelt::codegen::cpu

@@ -14,12 +14,12 @@ struct RegisterTile {
 };
 
 struct IsaLevel {
-  std::string name;          // "x86-64-v4+bf16"
-  std::string cpu;           // LLVM's -mcpu
-  std::string features;      // LLVM's -mattr
-  uint64_t required;         // SMELT_CPU_* bits
-  int64_t lanes;             // f32 lanes of a vector register
-  bool bf16_dot;             // bf16 weights meet bf16 activations in VDPBF16PS
+  std::string name;                // "x86-64-v4+bf16"
+  std::string cpu;                 // LLVM's -mcpu
+  std::string features;            // LLVM's -mattr
+  uint64_t required;               // SMELT_CPU_* bits
+  int64_t lanes;                   // f32 lanes of a vector register
+  bool bf16_dot;                   // bf16 weights meet bf16 activations in VDPBF16PS
   std::vector<RegisterTile> tiles; // rows descending; every columns value divides kColumnGroup
 };
 

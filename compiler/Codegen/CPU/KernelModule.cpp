@@ -2,13 +2,6 @@
 
 #include "compiler/Codegen/CPU/Kernels.h"
 
-#include "llvm/Analysis/TargetLibraryInfo.h"
-#include "llvm/IR/LegacyPassManager.h"
-#include "llvm/IR/Verifier.h"
-#include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/TargetSelect.h"
-#include "llvm/Support/raw_ostream.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
@@ -30,6 +23,13 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <mutex>
 
@@ -155,8 +155,8 @@ std::unique_ptr<llvm::Module> toOptimizedLLVM(ModuleOp module, llvm::LLVMContext
   return llvmModule;
 }
 
-bool emitCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly, llvm::SmallVectorImpl<char> &bytes,
-              std::string &error) {
+bool emitCode(llvm::Module &module, llvm::TargetMachine &machine, bool assembly,
+              llvm::SmallVectorImpl<char> &bytes, std::string &error) {
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
   auto type = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;

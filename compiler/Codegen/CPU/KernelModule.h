@@ -1,14 +1,15 @@
-// One kernel as a module, step by step: MLIR from its template, the LLVM dialect, optimised LLVM IR, object code.
+// One kernel as a module, step by step: MLIR from its template, the LLVM dialect, optimised LLVM IR, object
+// code.
 #pragma once
 
 #include "compiler/Codegen/CPU/IsaLevel.h"
 #include "compiler/Codegen/Common/Kernel.h"
 
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/OwningOpRef.h"
 
 #include <memory>
 #include <string>
@@ -18,8 +19,8 @@ namespace smelt::codegen::cpu {
 // Dialects and translations a kernel module needs.
 void loadKernelDialects(mlir::MLIRContext &context);
 
-// Builds the kernel's function; `scratchBytes` receives what a worker needs. Null, with `error`, when the role is
-// unknown.
+// Builds the kernel's function; `scratchBytes` receives what a worker needs. Null, with `error`, when the
+// role is unknown.
 mlir::OwningOpRef<mlir::ModuleOp> buildKernelModule(mlir::MLIRContext &context, const KernelDesc &kernel,
                                                     const IsaLevel &isa, int64_t &scratchBytes,
                                                     std::string &error);

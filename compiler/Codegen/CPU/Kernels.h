@@ -1,5 +1,5 @@
-// The kernel templates: one emitter per role. Each writes the body of one kernel function and returns the bytes
-// of scratch a worker needs.
+// The kernel templates: one emitter per role. Each writes the body of one kernel function and returns the
+// bytes of scratch a worker needs.
 #pragma once
 
 #include "compiler/Codegen/CPU/Emitter.h"
@@ -23,8 +23,8 @@ int64_t emitCombineResidual(Emitter &, KernelFrame &, const KernelDesc &);
 // Null for a role this target does not implement.
 KernelEmitter kernelEmitter(const std::string &role);
 
-// Result columns shared out in units of kUnitColumns; the last unit takes the rest, so that no unit is narrower
-// than a register tile unless the whole result is.
+// Result columns shared out in units of kUnitColumns; the last unit takes the rest, so that no unit is
+// narrower than a register tile unless the whole result is.
 struct ColumnUnits {
   explicit ColumnUnits(int64_t total);
   Value begin(Emitter &e, Value unit) const;
@@ -44,9 +44,7 @@ struct RoutingPlan {
   Value activeCount(Emitter &e) const { return e.at(base, e.i32(), experts + 1); }
   Value active(Emitter &e) const { return e.at(base, e.i32(), experts + 2); }
   Value slotToken(Emitter &e) const { return e.at(base, e.i32(), 2 * experts + 2); }
-  Value slotOf(Emitter &e, Value tokens) const {
-    return e.at(slotToken(e), e.i32(), e.mul(tokens, top_k));
-  }
+  Value slotOf(Emitter &e, Value tokens) const { return e.at(slotToken(e), e.i32(), e.mul(tokens, top_k)); }
 };
 
 // x_out[c] = x_in[c] + scale * update[c] over `count` columns known at run time.

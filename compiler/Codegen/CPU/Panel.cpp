@@ -52,9 +52,11 @@ void Panel::copyRows(Value panel, Value rows, Value source, Value stride, const 
     Value from = e.at(source, e.f32(), e.mul(rowIndex ? rowIndex(row) : row, stride));
     Value to = e.at(panel, element, e.mul(row, padded));
     e.forVectors(depth, e.lanes(), [&](Value begin, int64_t length) {
-      storePanelVector(e.loadFirst(e.f32(), e.lanes(), length, e.at(from, e.f32(), begin)), to, begin, length);
+      storePanelVector(e.loadFirst(e.f32(), e.lanes(), length, e.at(from, e.f32(), begin)), to, begin,
+                       length);
     });
-    zeroTail(e, depth, padded, [&](Value zero, Value begin) { storePanelVector(zero, to, begin, e.lanes()); });
+    zeroTail(e, depth, padded,
+             [&](Value zero, Value begin) { storePanelVector(zero, to, begin, e.lanes()); });
   });
 }
 
@@ -77,7 +79,8 @@ void Panel::normRows(Value panel, Value rows, Value source, Value stride, const 
         e.storeFirst(y, length, e.at(emitted, e.f32(), begin));
       }
     });
-    zeroTail(e, depth, padded, [&](Value zero, Value begin) { storePanelVector(zero, to, begin, e.lanes()); });
+    zeroTail(e, depth, padded,
+             [&](Value zero, Value begin) { storePanelVector(zero, to, begin, e.lanes()); });
   });
 }
 

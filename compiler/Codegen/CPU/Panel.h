@@ -1,10 +1,10 @@
 // The matrix product every linear kernel is built on: a panel of activation rows in scratch, times a block of
 // weight rows where the weights file has them.
 //
-// A weight matrix is [columns of the result, K], so one result column is one contiguous weight row: a vector of
-// K is multiplied into a vector accumulator, and the accumulator's lanes are added at the end. Each weight byte
-// is read once per row block, nothing is repacked, and the order of additions of one result element depends on K
-// and the ISA alone: neither on the number of rows nor on how work was shared.
+// A weight matrix is [columns of the result, K], so one result column is one contiguous weight row: a vector
+// of K is multiplied into a vector accumulator, and the accumulator's lanes are added at the end. Each weight
+// byte is read once per row block, nothing is repacked, and the order of additions of one result element
+// depends on K and the ISA alone: neither on the number of rows nor on how work was shared.
 #pragma once
 
 #include "compiler/Codegen/CPU/Emitter.h"
@@ -34,7 +34,8 @@ public:
     Value eps;
     std::function<Value(Value row)> emit; // may be empty
   };
-  void normRows(Value panel, Value rows, Value source, Value stride, const RowIndex &rowIndex, const Norm &norm);
+  void normRows(Value panel, Value rows, Value source, Value stride, const RowIndex &rowIndex,
+                const Norm &norm);
 
   // result[row * ldResult + column] = panel row . weight row, for `rows` rows and `columns` columns
   // (columns >= min(total, kColumnGroup) where total is the compile-time number of result columns).
@@ -47,11 +48,11 @@ private:
   void storePanelVector(Value value, Value panelRow, Value begin, int64_t length);
 
   Emitter &e;
-  int64_t depth;    // K
+  int64_t depth; // K
   WeightType weights;
-  bool dot_bf16;    // panel holds bf16 for VDPBF16PS
-  int64_t chunk;    // elements of K one accumulator step takes
-  int64_t padded;   // K rounded up to chunk
+  bool dot_bf16;  // panel holds bf16 for VDPBF16PS
+  int64_t chunk;  // elements of K one accumulator step takes
+  int64_t padded; // K rounded up to chunk
   int64_t row_block;
 };
 

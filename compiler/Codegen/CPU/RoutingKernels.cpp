@@ -29,12 +29,13 @@ std::pair<Value, Value> argmax(Emitter &e, Value scores, int64_t padded) {
   Value first = vectorConstant(e, lane);
   Value start = e.load(e.vec(e.f32(), lanes), scores);
   // Per lane the first of its largest: a later value replaces an earlier one only when strictly greater.
-  Values best = e.loop(e.c(lanes), e.c(padded), e.c(lanes), {start, first}, [&](Value begin, ValueRange carried) {
-    Value value = e.load(e.vec(e.f32(), lanes), e.at(scores, e.f32(), begin));
-    Value index = addInt(e, first, e.splat(e.narrow(begin), lanes));
-    Value better = e.greater(value, carried[0]);
-    return Values{e.select(better, value, carried[0]), e.select(better, index, carried[1])};
-  });
+  Values best =
+      e.loop(e.c(lanes), e.c(padded), e.c(lanes), {start, first}, [&](Value begin, ValueRange carried) {
+        Value value = e.load(e.vec(e.f32(), lanes), e.at(scores, e.f32(), begin));
+        Value index = addInt(e, first, e.splat(e.narrow(begin), lanes));
+        Value better = e.greater(value, carried[0]);
+        return Values{e.select(better, value, carried[0]), e.select(better, index, carried[1])};
+      });
   Value top = maxLanes(e, best[0]);
   Value tied = e.equalf(best[0], e.splat(top, lanes));
   // Lanes that do not hold the maximum stand back behind every index; so does a NaN, leaving lane 0's.
@@ -113,24 +114,24 @@ int64_t emitRoute(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
       total = sumLanes(e, sums);
     }
     // Selection: k times the largest remaining. The first one is the softmax's maximum.
-    Values state = e.loop(
-        e.c(0), e.c(top_k), e.c(1), {maximum ? maximum : e.f(0.0), total}, [&](Value j, ValueRange carried) {
-          auto [found, value] = argmax(e, scores, padded);
-          Value index = arith::MinSIOp::create(e.builder, e.loc, found, largestIndex);
-          e.store(e.f(kMinusInfinity), e.at(scores, e.f32(), e.widen(index)));
-          e.store(index, e.at(indices, e.i32(), e.add(pair, j)));
-          Value reference = carried[0], sum = carried[1], weight;
-          if (sigmoidRouter) {
-            weight = scalar(sigmoid(e, e.splat(value, lanes)));
-          } else {
-            if (renormalize) {
-              reference = e.select(e.equal(j, e.c(0)), value, reference);
-            }
-            weight = scalar(exp(e, e.splat(e.subf(value, reference), lanes)));
-          }
-          e.store(weight, e.at(weights, e.f32(), e.add(pair, j)));
-          return Values{reference, renormalize ? e.addf(sum, weight) : sum};
-        });
+    Values state = e.loop(e.c(0), e.c(top_k), e.c(1), {maximum ? maximum : e.f(0.0), total},
+                          [&](Value j, ValueRange carried) {
+                            auto [found, value] = argmax(e, scores, padded);
+                            Value index = arith::MinSIOp::create(e.builder, e.loc, found, largestIndex);
+                            e.store(e.f(kMinusInfinity), e.at(scores, e.f32(), e.widen(index)));
+                            e.store(index, e.at(indices, e.i32(), e.add(pair, j)));
+                            Value reference = carried[0], sum = carried[1], weight;
+                            if (sigmoidRouter) {
+                              weight = scalar(sigmoid(e, e.splat(value, lanes)));
+                            } else {
+                              if (renormalize) {
+                                reference = e.select(e.equal(j, e.c(0)), value, reference);
+                              }
+                              weight = scalar(exp(e, e.splat(e.subf(value, reference), lanes)));
+                            }
+                            e.store(weight, e.at(weights, e.f32(), e.add(pair, j)));
+                            return Values{reference, renormalize ? e.addf(sum, weight) : sum};
+                          });
     if (renormalize || !sigmoidRouter) {
       Value inverse = e.divf(e.f(1.0), state[1]);
       e.loop(e.c(0), e.c(top_k), 1, [&](Value j) {
@@ -161,15 +162,16 @@ int64_t emitMoePlan(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
       Value expert = e.loadI32(indices, pair);
       storeAt(cursor, expert, e.add(e.loadI32(cursor, expert), 1));
     });
-    Values ends = e.loop(e.c(0), e.c(experts), e.c(1), {e.c(0), e.c(0)}, [&](Value expert, ValueRange carried) {
-      Value begin = carried[0], active = carried[1];
-      Value rows = e.loadI32(cursor, expert);
-      storeAt(offsets, expert, begin);
-      storeAt(cursor, expert, begin);
-      Value used = e.less(e.c(0), rows);
-      e.when(used, [&] { storeAt(plan.active(e), active, expert); });
-      return Values{e.add(begin, rows), e.select(used, e.add(active, 1), active)};
-    });
+    Values ends =
+        e.loop(e.c(0), e.c(experts), e.c(1), {e.c(0), e.c(0)}, [&](Value expert, ValueRange carried) {
+          Value begin = carried[0], active = carried[1];
+          Value rows = e.loadI32(cursor, expert);
+          storeAt(offsets, expert, begin);
+          storeAt(cursor, expert, begin);
+          Value used = e.less(e.c(0), rows);
+          e.when(used, [&] { storeAt(plan.active(e), active, expert); });
+          return Values{e.add(begin, rows), e.select(used, e.add(active, 1), active)};
+        });
     storeAt(offsets, e.c(experts), ends[0]);
     storeAt(plan.activeCount(e), e.c(0), ends[1]);
     e.loop(e.c(0), pairs, 1, [&](Value pair) {

@@ -95,8 +95,8 @@ Value exp(Emitter &e, Value x) {
   Value n = math::RoundEvenOp::create(e.builder, e.loc, e.mulf(x, constant(1.44269504088896341)));
   Value r = e.fma(n, constant(-0.693359375), x);
   r = e.fma(n, constant(2.12194440e-4), r);
-  // exp(r) = 1 + r + r^2 q(r), q of degree 5 by its Taylor coefficients 1/2! .. 1/7!: the truncation, r^8/8! at
-  // r = 0.3466, is 5e-9, below half an ulp.
+  // exp(r) = 1 + r + r^2 q(r), q of degree 5 by its Taylor coefficients 1/2! .. 1/7!: the truncation, r^8/8!
+  // at r = 0.3466, is 5e-9, below half an ulp.
   static const double coefficients[] = {1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5};
   Value q = constant(coefficients[0]);
   for (int i = 1; i < 6; ++i) {

@@ -1,15 +1,15 @@
 // Arithmetic that kernels share: reductions in a fixed order and the exponential family.
 //
-// Every reduction of a register adds lane i to lane i + width/2, then halves the width: the same tree wherever
-// it is used, so that a sum has the same bits in a tile of one row and in a tile of four.
+// Every reduction of a register adds lane i to lane i + width/2, then halves the width: the same tree
+// wherever it is used, so that a sum has the same bits in a tile of one row and in a tile of four.
 #pragma once
 
 #include "compiler/Codegen/CPU/Emitter.h"
 
 namespace smelt::codegen::cpu {
 
-// Reduces each vector of `items` to one lane; the result holds item i in lane i. Their number is a power of two
-// and at most that of their lanes.
+// Reduces each vector of `items` to one lane; the result holds item i in lane i. Their number is a power of
+// two and at most that of their lanes.
 Value reduceAdd(Emitter &e, llvm::ArrayRef<Value> items);
 
 // The sum or maximum of one vector's lanes, as a scalar.

@@ -1,0 +1,61 @@
+#include "tests/compiler/Codegen/KernelHarness.h"
+
+#include "compiler/Codegen/CPU/ImageLinker.h"
+
+#include <catch2/catch.hpp>
+
+using namespace smelt::codegen;
+
+namespace {
+const KernelDesc kRoute{
+    "route_e8_k2", "route", {{"experts", 8}, {"top_k", 2}, {"router", 0}, {"renormalize", 1}}};
+}
+
+TEST_CASE("one image per level holds every kernel and is the same whatever the number of threads") {
+  std::vector<const cpu::IsaLevel *> levels;
+  for (const cpu::IsaLevel &level : cpu::isaLevels()) {
+    levels.push_back(&level);
+  }
+  std::vector<KernelDesc> kernels = {kRoute, {"moe_plan_e8_k2", "moe_plan", {{"experts", 8}, {"top_k", 2}}}};
+  cpu::CompiledKernels one, four;
+  std::string error;
+  REQUIRE(cpu::compileKernels(kernels, levels, {.threads = 1, .progress = {}}, one, error));
+  REQUIRE(cpu::compileKernels(kernels, levels, {.threads = 4, .progress = {}}, four, error));
+  REQUIRE(one.images.size() == levels.size());
+  for (size_t i = 0; i < levels.size(); ++i) {
+    CHECK(one.images[i].isa == levels[i]->name);
+    CHECK(one.images[i].features == levels[i]->required);
+    CHECK(one.images[i].entries.size() == kernels.size());
+    CHECK(one.images[i].bytes == four.images[i].bytes);
+    CHECK(one.images[i].entries == four.images[i].entries);
+  }
+}
+
+TEST_CASE("an unknown role is refused by name") {
+  cpu::CompiledKernels result;
+  std::string error;
+  CHECK_FALSE(
+      cpu::compileKernels({{"k", "no_such_role", {}}}, {&cpu::isaLevels().front()}, {}, result, error));
+  CHECK(error == "kernel 'k' for x86-64-v4+bf16: the cpu target has no kernel of role 'no_such_role'");
+}
+
+TEST_CASE("text forms show the instructions the level promises") {
+  KernelDesc linear{"linear", "linear_residual", {{"in", 64}, {"out", 64}, {"dtype", 1}}};
+  auto assembly = [&](const char *level) {
+    std::string text, error;
+    REQUIRE(cpu::printKernel(linear, *cpu::findIsaLevel(level), cpu::TextForm::assembly, text, error));
+    return text;
+  };
+  CHECK(assembly("x86-64-v4+bf16").find("vdpbf16ps") != std::string::npos);
+  CHECK(assembly("x86-64-v4").find("%zmm") != std::string::npos);
+  CHECK(assembly("x86-64-v4").find("vdpbf16ps") == std::string::npos);
+  CHECK(assembly("x86-64-v3").find("%zmm") == std::string::npos);
+  CHECK(assembly("x86-64-v3").find("vfmadd") != std::string::npos);
+}
+
+TEST_CASE("the linker refuses what an image cannot carry") {
+  cpu::LinkedObject result;
+  std::string error;
+  CHECK_FALSE(cpu::linkObject("not an object", "entry", result, error));
+  CHECK(error.find("the object of 'entry' cannot be linked: ") == 0);
+}

@@ -1,0 +1,162 @@
+#include "tests/compiler/Codegen/KernelHarness.h"
+
+#include "smelt/artifact.h"
+
+#include <catch2/catch.hpp>
+
+#include <limits>
+#include <map>
+#include <sys/mman.h>
+#include <thread>
+
+namespace smelt::codegen::test {
+
+std::vector<const cpu::IsaLevel *> runnableLevels() {
+  uint64_t features = 0;
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v3")) {
+    features |= SMELT_CPU_AVX2;
+  }
+  if (__builtin_cpu_supports("x86-64-v4")) {
+    features |= SMELT_CPU_AVX512;
+  }
+  if (__builtin_cpu_supports("avx512bf16")) {
+    features |= SMELT_CPU_AVX512_BF16;
+  }
+  std::vector<const cpu::IsaLevel *> levels;
+  for (const cpu::IsaLevel &level : cpu::isaLevels()) {
+    if ((level.required & ~features) == 0) {
+      levels.push_back(&level);
+    }
+  }
+  return levels;
+}
+
+namespace {
+// Tests run one kernel with several numbers of workers and inputs; compiling is what takes the time.
+const cpu::CompiledKernels &compileOnce(const KernelDesc &kernel, const cpu::IsaLevel &level) {
+  static std::map<std::pair<std::string, std::map<std::string, int64_t>>, cpu::CompiledKernels> cache;
+  auto [entry, isNew] = cache.try_emplace({level.name + " " + kernel.role, kernel.params});
+  if (isNew) {
+    std::string error;
+    bool ok = cpu::compileKernels({kernel}, {&level}, {}, entry->second, error);
+    INFO(error);
+    REQUIRE(ok);
+  }
+  return entry->second;
+}
+} // namespace
+
+LoadedKernel::LoadedKernel(const KernelDesc &kernel, const cpu::IsaLevel &level) {
+  const cpu::CompiledKernels &compiled = compileOnce(kernel, level);
+  const cpu::CodeImage &image = compiled.images.front();
+  size = image.bytes.size();
+  entry = image.entries.front();
+  scratch = (compiled.scratch_bytes.front() + 63) / 64 * 64;
+  memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  std::memcpy(memory, image.bytes.data(), size);
+  REQUIRE(mprotect(memory, size, PROT_READ | PROT_EXEC) == 0);
+}
+
+LoadedKernel::~LoadedKernel() { munmap(memory, size); }
+
+void LoadedKernel::run(const std::vector<void *> &bindings, const std::vector<int32_t> &constants,
+                       int workers) const {
+  alignas(64) int64_t ticket = 0;
+  // Guard words behind each worker's share show a kernel that uses more than it said.
+  constexpr size_t kGuard = 64;
+  size_t stride = scratch + kGuard;
+  std::vector<char> memoryForScratch(stride * workers + 64);
+  char *base =
+      memoryForScratch.data() + (64 - reinterpret_cast<uintptr_t>(memoryForScratch.data()) % 64) % 64;
+  std::memset(base, 0xff, stride * workers);
+  smelt_kernel_args args = {bindings.data(), constants.data(), &ticket, base, stride, {0, 0, 0}};
+  auto function = reinterpret_cast<smelt_kernel_fn>(static_cast<char *>(memory) + entry);
+  std::vector<int32_t> results(workers, -1);
+  std::vector<std::thread> threads;
+  for (int worker = 1; worker < workers; ++worker) {
+    threads.emplace_back([&, worker] { results[worker] = function(&args, worker, workers); });
+  }
+  results[0] = function(&args, 0, workers);
+  for (std::thread &thread : threads) {
+    thread.join();
+  }
+  for (int worker = 0; worker < workers; ++worker) {
+    REQUIRE(results[worker] == 0);
+    for (size_t i = 0; i < kGuard; ++i) {
+      REQUIRE(base[worker * stride + scratch + i] == static_cast<char>(0xff));
+    }
+  }
+}
+
+Floats randomFloats(size_t count, uint32_t seed, float scale) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  Floats values(count);
+  for (float &value : values) {
+    value = normal(generator);
+  }
+  return values;
+}
+
+namespace {
+uint16_t roundToBf16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+float fromBf16(uint16_t half) {
+  uint32_t bits = static_cast<uint32_t>(half) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+} // namespace
+
+Weights::Weights(WeightType type, size_t count, uint32_t seed, float scale, float offset) {
+  values = randomFloats(count, seed, scale);
+  size_t width = type == WeightType::bf16 ? 2 : 4;
+  bytes.resize(1 + count * width);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] += offset;
+    if (type == WeightType::bf16) {
+      uint16_t half = roundToBf16(values[i]);
+      values[i] = fromBf16(half);
+      std::memcpy(&bytes[1 + 2 * i], &half, 2);
+    } else {
+      std::memcpy(&bytes[1 + 4 * i], &values[i], 4);
+    }
+  }
+}
+
+float asOperand(float value, const cpu::IsaLevel &level, WeightType type) {
+  return level.bf16_dot && type == WeightType::bf16 ? fromBf16(roundToBf16(value)) : value;
+}
+
+double relativeError(const Floats &a, const std::vector<double> &b) {
+  REQUIRE(a.size() == b.size());
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::sqrt(difference / norm);
+}
+
+void forEveryVariant(const std::function<void(const cpu::IsaLevel &, WeightType, int)> &body) {
+  std::vector<const cpu::IsaLevel *> levels = runnableLevels();
+  if (levels.empty()) {
+    WARN("skipped: this machine has no AVX2");
+  }
+  for (const cpu::IsaLevel *level : levels) {
+    for (WeightType type : {WeightType::f32, WeightType::bf16}) {
+      for (int workers : {1, 2, 3}) {
+        INFO(level->name << (type == WeightType::bf16 ? " bf16 " : " f32 ") << workers << " workers");
+        body(*level, type, workers);
+      }
+    }
+  }
+}
+
+} // namespace smelt::codegen::test

@@ -1,0 +1,67 @@
+// Compiles one kernel for every ISA level this machine has and runs it on plain memory with several workers.
+#pragma once
+
+#include "compiler/Codegen/CPU/CompileKernels.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace smelt::codegen::test {
+
+// Levels of the artifact that this machine can execute. Empty on a machine without AVX2.
+std::vector<const cpu::IsaLevel *> runnableLevels();
+
+// One compiled kernel in executable memory.
+class LoadedKernel {
+public:
+  LoadedKernel(const KernelDesc &kernel, const cpu::IsaLevel &level);
+  ~LoadedKernel();
+  LoadedKernel(const LoadedKernel &) = delete;
+  LoadedKernel &operator=(const LoadedKernel &) = delete;
+
+  // Runs with the given number of workers; scratch is filled with NaN first.
+  void run(const std::vector<void *> &bindings, const std::vector<int32_t> &constants, int workers) const;
+
+private:
+  void *memory = nullptr;
+  size_t size = 0, entry = 0, scratch = 0;
+};
+
+inline int32_t bitsOf(float value) {
+  int32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+using Floats = std::vector<float>;
+
+// Deterministic normal values.
+Floats randomFloats(size_t count, uint32_t seed, float scale = 1.0f);
+
+// Weights in the type a kernel reads, at an address that is aligned to nothing; `values` are what the bytes
+// mean.
+class Weights {
+public:
+  Weights(WeightType type, size_t count, uint32_t seed, float scale = 1.0f, float offset = 0.0f);
+  void *data() { return bytes.data() + 1; }
+  float operator[](size_t i) const { return values[i]; }
+  Floats values;
+
+private:
+  std::vector<char> bytes;
+};
+
+// What a dot product sees: bf16-rounded activations where the level multiplies in bf16.
+float asOperand(float value, const cpu::IsaLevel &level, WeightType type);
+
+// |a - b| / |b| in the 2-norm; infinite if `a` holds a NaN.
+double relativeError(const Floats &a, const std::vector<double> &b);
+
+// Runs `body` for every runnable level, both weight types and 1, 2 and 3 workers.
+void forEveryVariant(const std::function<void(const cpu::IsaLevel &, WeightType, int workers)> &body);
+
+} // namespace smelt::codegen::test

@@ -1,0 +1,213 @@
+#include "tests/compiler/Codegen/KernelHarness.h"
+
+#include <catch2/catch.hpp>
+
+using namespace smelt::codegen;
+using namespace smelt::codegen::test;
+
+namespace {
+
+constexpr float kEps = 1e-5f;
+constexpr double kTolerance = 2e-6; // f32 accumulation over a few hundred terms
+
+std::vector<double> normalise(const float *x, const Weights &weight, int64_t n) {
+  double squares = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    squares += static_cast<double>(x[i]) * x[i];
+  }
+  std::vector<double> y(n);
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = x[i] / std::sqrt(squares / n + kEps) * weight[i];
+  }
+  return y;
+}
+
+// A bf16 panel rounds the normalised row, which itself carries f32 error: a rounding may go the other way.
+double tolerance(const cpu::IsaLevel &level, WeightType type) {
+  return level.bf16_dot && type == WeightType::bf16 ? 1e-3 : kTolerance;
+}
+
+struct Shape {
+  int64_t tokens, in;
+  std::vector<int64_t> outs;
+};
+
+} // namespace
+
+TEST_CASE("norm_linear: RMSNorm, concatenated projections, bias, emitted rows, gathered rows") {
+  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+    for (const Shape &shape : {Shape{1, 64, {32}}, Shape{3, 42, {42, 14, 14}}, Shape{70, 24, {96, 33, 8}},
+                               Shape{7, 231, {100}}, Shape{2, 6, {3, 2, 1}}, Shape{13, 40, {5}}}) {
+      for (int mode = 0; mode < 4; ++mode) {
+        bool bias = mode & 1, gather = mode & 2, emit = !gather, norm = mode != 3;
+        int64_t count = shape.outs.size(), total = 0;
+        KernelDesc kernel{"norm_linear_test",
+                          "norm_linear",
+                          {{"in", shape.in},
+                           {"outs", count},
+                           {"out1", 0},
+                           {"out2", 0},
+                           {"norm", norm},
+                           {"emit_norm", emit},
+                           {"gather", gather},
+                           {"bias", bias},
+                           {"dtype", static_cast<int64_t>(type)}}};
+        std::vector<Weights> weights, biases;
+        for (int64_t i = 0; i < count; ++i) {
+          kernel.params["out" + std::to_string(i)] = shape.outs[i];
+          weights.emplace_back(type, shape.outs[i] * shape.in, 10 + i);
+          biases.emplace_back(type, shape.outs[i], 20 + i);
+          total += shape.outs[i];
+        }
+        Floats x = randomFloats(shape.tokens * shape.in, 1);
+        Weights normWeight(type, shape.in, 2, 0.2f, 1.0f);
+        std::vector<int32_t> rows;
+        for (int64_t r = 0; r < (gather ? (shape.tokens + 1) / 2 : shape.tokens); ++r) {
+          rows.push_back(gather ? shape.tokens - 1 - 2 * r : r);
+        }
+        Floats xn(shape.tokens * shape.in, NAN), out(rows.size() * total, NAN);
+        std::vector<void *> bindings = {x.data()};
+        if (norm) {
+          bindings.push_back(normWeight.data());
+        }
+        if (gather) {
+          bindings.push_back(rows.data());
+        }
+        if (emit) {
+          bindings.push_back(xn.data());
+        }
+        for (Weights &w : weights) {
+          bindings.push_back(w.data());
+        }
+        for (size_t i = 0; bias && i < biases.size(); ++i) {
+          bindings.push_back(biases[i].data());
+        }
+        bindings.push_back(out.data());
+        LoadedKernel(kernel, level).run(bindings, {static_cast<int32_t>(rows.size()), bitsOf(kEps)}, workers);
+
+        std::vector<double> expected, expectedNorm;
+        for (int32_t row : rows) {
+          const float *source = &x[row * shape.in];
+          std::vector<double> y =
+              norm ? normalise(source, normWeight, shape.in) : std::vector<double>(source, source + shape.in);
+          expectedNorm.insert(expectedNorm.end(), y.begin(), y.end());
+          for (int64_t i = 0; i < count; ++i) {
+            for (int64_t n = 0; n < shape.outs[i]; ++n) {
+              double sum = bias ? biases[i][n] : 0.0;
+              for (int64_t j = 0; j < shape.in; ++j) {
+                sum += asOperand(static_cast<float>(y[j]), level, type) *
+                       static_cast<double>(weights[i][n * shape.in + j]);
+              }
+              expected.push_back(sum);
+            }
+          }
+        }
+        INFO("tokens " << shape.tokens << " in " << shape.in << " mode " << mode);
+        CHECK(relativeError(out, expected) < tolerance(level, type));
+        if (emit) {
+          CHECK(relativeError(xn, expectedNorm) < kTolerance);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("linear_residual adds a scaled product, in place or not") {
+  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+    for (auto [tokens, in, out] :
+         {std::array<int64_t, 3>{1, 1056, 64}, {5, 42, 100}, {67, 30, 33}, {4, 6, 3}}) {
+      KernelDesc kernel{"linear_residual_test",
+                        "linear_residual",
+                        {{"in", in}, {"out", out}, {"dtype", static_cast<int64_t>(type)}}};
+      Floats a = randomFloats(tokens * in, 1), x = randomFloats(tokens * out, 2);
+      Weights weight(type, in * out, 3);
+      float scale = 0.5f;
+      std::vector<double> expected;
+      for (int64_t t = 0; t < tokens; ++t) {
+        for (int64_t n = 0; n < out; ++n) {
+          double sum = 0;
+          for (int64_t j = 0; j < in; ++j) {
+            sum += asOperand(a[t * in + j], level, type) * static_cast<double>(weight[n * in + j]);
+          }
+          expected.push_back(x[t * out + n] + scale * sum);
+        }
+      }
+      LoadedKernel loaded(kernel, level);
+      Floats separate(tokens * out, NAN);
+      std::vector<int32_t> constants = {static_cast<int32_t>(tokens), bitsOf(scale)};
+      loaded.run({a.data(), weight.data(), x.data(), separate.data()}, constants, workers);
+      loaded.run({a.data(), weight.data(), x.data(), x.data()}, constants, workers);
+      CHECK(relativeError(separate, expected) < kTolerance);
+      CHECK(x == separate);
+    }
+  });
+}
+
+TEST_CASE("gate_up: SwiGLU of two projections") {
+  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+    for (auto [tokens, in, out] : {std::array<int64_t, 3>{1, 64, 40}, {6, 42, 33}, {66, 24, 7}}) {
+      for (bool norm : {false, true}) {
+        KernelDesc kernel{"gate_up_test",
+                          "gate_up",
+                          {{"in", in}, {"out", out}, {"norm", norm}, {"dtype", static_cast<int64_t>(type)}}};
+        Floats x = randomFloats(tokens * in, 1), h(tokens * out, NAN);
+        Weights normWeight(type, in, 2, 0.2f, 1.0f), gate(type, in * out, 3), up(type, in * out, 4);
+        std::vector<double> expected;
+        for (int64_t t = 0; t < tokens; ++t) {
+          const float *row = &x[t * in];
+          std::vector<double> y = norm ? normalise(row, normWeight, in) : std::vector<double>(row, row + in);
+          for (int64_t n = 0; n < out; ++n) {
+            double g = 0, u = 0;
+            for (int64_t j = 0; j < in; ++j) {
+              double operand = asOperand(static_cast<float>(y[j]), level, type);
+              g += operand * gate[n * in + j];
+              u += operand * up[n * in + j];
+            }
+            expected.push_back(g / (1 + std::exp(-g)) * u);
+          }
+        }
+        std::vector<void *> bindings = {x.data()};
+        if (norm) {
+          bindings.push_back(normWeight.data());
+        }
+        bindings.insert(bindings.end(), {gate.data(), up.data(), h.data()});
+        LoadedKernel(kernel, level).run(bindings, {static_cast<int32_t>(tokens), bitsOf(kEps)}, workers);
+        CHECK(relativeError(h, expected) < (norm ? tolerance(level, type) : kTolerance));
+      }
+    }
+  });
+}
+
+TEST_CASE("embed copies and widens rows") {
+  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+    int64_t hidden = 42, vocab = 11;
+    KernelDesc kernel{
+        "embed_test", "embed", {{"hidden", hidden}, {"vocab", vocab}, {"dtype", static_cast<int64_t>(type)}}};
+    Weights table(type, hidden * vocab, 1);
+    std::vector<int32_t> tokens = {3, 0, 10, 3};
+    Floats out(tokens.size() * hidden, NAN);
+    LoadedKernel(kernel, level).run({tokens.data(), table.data(), out.data()}, {4}, workers);
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      for (int64_t i = 0; i < hidden; ++i) {
+        REQUIRE(out[t * hidden + i] == table[tokens[t] * hidden + i]);
+      }
+    }
+  });
+}
+
+TEST_CASE("a row's bits do not depend on the rows beside it") {
+  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+    int64_t in = 106, out = 72, tokens = 71;
+    KernelDesc kernel{"gate_up_test",
+                      "gate_up",
+                      {{"in", in}, {"out", out}, {"norm", 0}, {"dtype", static_cast<int64_t>(type)}}};
+    Floats x = randomFloats(tokens * in, 1), all(tokens * out), one(out);
+    Weights gate(type, in * out, 3), up(type, in * out, 4);
+    LoadedKernel loaded(kernel, level);
+    loaded.run({x.data(), gate.data(), up.data(), all.data()}, {static_cast<int32_t>(tokens), 0}, workers);
+    for (int64_t t = 0; t < tokens; ++t) {
+      loaded.run({&x[t * in], gate.data(), up.data(), one.data()}, {1, 0}, 1);
+      REQUIRE(std::memcmp(one.data(), &all[t * out], out * 4) == 0);
+    }
+  });
+}
