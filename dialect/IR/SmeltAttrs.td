@@ -8,22 +8,18 @@ include "mlir/IR/EnumAttr.td"
 
 class Smelt_Enum<string name, string summary, list<I32EnumAttrCase> cases> : I32EnumAttr<name, summary, cases> {
   let cppNamespace = "::mlir::smelt";
-  let genSpecializedAttr = 0;
 }
 
 // block: for each visit, each layer. layer: for each layer, each visit.
 def Smelt_VisitOrder : Smelt_Enum<"VisitOrder", "how the visits of a segment interleave with its layers",
                                   [I32EnumAttrCase<"block", 0>, I32EnumAttrCase<"layer", 1>]>;
-def Smelt_VisitOrderAttr : EnumAttr<Smelt_Dialect, Smelt_VisitOrder, "visit_order">;
 
 // per_visit: every executed layer has a slot of its own.
 def Smelt_KvPolicy : Smelt_Enum<"KvPolicy", "which executed layers share a slot of the KV cache",
                                 [I32EnumAttrCase<"per_visit", 0>]>;
-def Smelt_KvPolicyAttr : EnumAttr<Smelt_Dialect, Smelt_KvPolicy, "kv_policy">;
 
 def Smelt_RouterKind : Smelt_Enum<"RouterKind", "how router logits become expert weights",
                                   [I32EnumAttrCase<"softmax", 0>, I32EnumAttrCase<"sigmoid", 1>]>;
-def Smelt_RouterKindAttr : EnumAttr<Smelt_Dialect, Smelt_RouterKind, "router_kind">;
 
 include "dialect/IR/SmeltProgramAttrs.td"
 

@@ -191,7 +191,7 @@ def Smelt_SegmentOp : Smelt_Op<"segment", [HasParent<"ForwardOp">, IsolatedFromA
     - (C5) the body holds at most one `smelt.attention`.
   }];
   let arguments = (ins Smelt_Activation:$input, Smelt_Int:$first_layer, Smelt_Int:$end_layer, Smelt_Int:$visits,
-                       Smelt_VisitOrderAttr:$order, Smelt_KvPolicyAttr:$kv, Smelt_Int:$kv_base);
+                       Smelt_VisitOrder:$order, Smelt_KvPolicy:$kv, Smelt_Int:$kv_base);
   let results = (outs Smelt_Activation:$result);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
@@ -222,7 +222,7 @@ def Smelt_FusedOp : Smelt_Op<"fused", [ParentOneOf<["ForwardOp", "SegmentOp"]>, 
     a kernel which stores an operand for later ones passes it on.
 
     ```mlir
-    %h = smelt.fused role("linear_residual") (%a, %x) : (tensor<?x64xf32>, tensor<?x32xf32>) -> tensor<?x32xf32> {
+    %h = smelt.fused role("linear_residual")(%a, %x) : (tensor<?x64xf32>, tensor<?x32xf32>) -> tensor<?x32xf32> {
     ^bb0(%a_in: tensor<?x64xf32>, %x_in: tensor<?x32xf32>):
       %o = smelt.linear %a_in, @s0.o_proj : tensor<?x64xf32> -> tensor<?x32xf32>
       %sum = smelt.residual_add %x_in, %o scale(0.5) : tensor<?x32xf32>
@@ -237,7 +237,7 @@ def Smelt_FusedOp : Smelt_Op<"fused", [ParentOneOf<["ForwardOp", "SegmentOp"]>, 
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    `role` `(` $role `)` `(` $inputs `)` `:` functional-type($inputs, $results) attr-dict-with-keyword $body
+    `role` `(` $role `)` `` `(` $inputs `)` `:` functional-type($inputs, $results) attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
   let hasCanonicalizeMethod = 1;
@@ -356,7 +356,7 @@ def Smelt_RouteOp : Smelt_PureOp<"route"> {
     - (C1) top_k is between 1 and the number of experts.
     - (C2) indices and weights have top_k columns.
   }];
-  let arguments = (ins Smelt_Activation:$logits, Smelt_Int:$top_k, Smelt_RouterKindAttr:$router, UnitAttr:$renormalize);
+  let arguments = (ins Smelt_Activation:$logits, Smelt_Int:$top_k, Smelt_RouterKind:$router, UnitAttr:$renormalize);
   let results = (outs Smelt_ExpertIndices:$indices, Smelt_Activation:$weights);
   let assemblyFormat = [{
     $logits `top_k` `(` $top_k `)` `router` `(` $router `)` (`renormalize` $renormalize^)? attr-dict `:`

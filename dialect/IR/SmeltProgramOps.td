@@ -103,7 +103,7 @@ def Smelt_BlockOp : Smelt_ProgramLevelOp<"block", [NoTerminator, SingleBlock, Ha
   }];
   let arguments = (ins DefaultValuedAttr<Smelt_Count, "0">:$first_layer, DefaultValuedAttr<Smelt_Count, "0">:$layers,
                        DefaultValuedAttr<Smelt_Count, "1">:$visits,
-                       DefaultValuedAttr<Smelt_VisitOrderAttr, "::mlir::smelt::VisitOrder::block">:$order,
+                       DefaultValuedAttr<Smelt_VisitOrder, "::mlir::smelt::VisitOrder::block">:$order,
                        DefaultValuedAttr<Smelt_Count, "0">:$slot_base);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
