@@ -21,6 +21,4 @@ def Smelt_KvPolicy : Smelt_Enum<"KvPolicy", "which executed layers share a slot 
 def Smelt_RouterKind : Smelt_Enum<"RouterKind", "how router logits become expert weights",
                                   [I32EnumAttrCase<"softmax", 0>, I32EnumAttrCase<"sigmoid", 1>]>;
 
-include "dialect/IR/SmeltProgramAttrs.td"
-
 #endif // SMELT_ATTRS
