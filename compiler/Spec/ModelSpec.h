@@ -54,7 +54,7 @@ struct Segment {
   double residual_scale = 1.0; // 1/visits unless the spec says otherwise
   KvCachePolicy kv_cache = KvCachePolicy::per_visit;
   FfnKind ffn = FfnKind::moe;
-  Attention attention; // [attention] with the segment's overrides applied
+  Attention attention = {}; // [attention] with the segment's overrides applied
 
   int64_t executedLayers() const { return layers * visits; }
   bool operator==(const Segment &) const = default;
