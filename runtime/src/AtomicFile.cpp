@@ -78,16 +78,48 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
   return success();
 }
 
+Status AtomicFile::writeAt(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ssize_t count = ::pwrite(descriptor, bytes.data(), bytes.size(), off_t(offset));
+    if (count < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      return failed("written", errno);
+    }
+    offset += uint64_t(count);
+    bytes = bytes.subspan(size_t(count));
+  }
+  return success();
+}
+
+Status AtomicFile::reserve(uint64_t bytes) {
+  // Not posix_fallocate: where the file system has no such call, that writes every block.
+  if (temporary.empty() || bytes == 0 || ::fallocate(descriptor, 0, 0, off_t(bytes)) == 0) {
+    return success();
+  }
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR) {
+    return success();
+  }
+  return fail(SMELT_io, fmt::format("{}: cannot be written: it needs {}: {}", target, formatBytes(bytes),
+                                    errnoText(errno)));
+}
+
 Status AtomicFile::commit() {
-  bool direct = temporary.empty();
-  if (!direct && fsync(descriptor) != 0) {
+  if (!temporary.empty() && fsync(descriptor) != 0) {
     return failed("written", errno);
   }
+  return putInPlace();
+}
+
+Status AtomicFile::commitUnflushed() { return putInPlace(); }
+
+Status AtomicFile::putInPlace() {
   int closed = close(std::exchange(descriptor, -1));
   if (closed != 0) {
     return failed("written", errno);
   }
-  if (!direct && rename(temporary.c_str(), final.c_str()) != 0) {
+  if (!temporary.empty() && rename(temporary.c_str(), final.c_str()) != 0) {
     return failed("put in place", errno);
   }
   temporary.clear();

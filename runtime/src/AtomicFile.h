@@ -4,6 +4,7 @@
 #include "runtime/src/Status.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -24,13 +25,22 @@ public:
   }
   ~AtomicFile();
 
+  // Claims the space of a regular file now, so that a full disk is found before long work. SMELT_io. Does
+  // nothing where the file system cannot.
+  Status reserve(uint64_t bytes);
+  // Appends.
   Status write(std::span<const std::byte> bytes);
+  // Any thread, in any order; not to be mixed with write().
+  Status writeAt(uint64_t offset, std::span<const std::byte> bytes);
   // Flushes to the disk and renames. SMELT_io also when the disk turns out to be full now.
   Status commit();
+  // The same without the flush: for what is large and can be made again, should the machine lose power now.
+  Status commitUnflushed();
 
 private:
   AtomicFile() = default;
   void swap(AtomicFile &other) noexcept;
+  Status putInPlace();
   Status failed(const char *what, int error) const;
 
   std::string target;    // as given, for messages

@@ -1,0 +1,307 @@
+#include "runtime/tools/smelt-run/RunCommand.h"
+
+#include "runtime/src/AtomicFile.h"
+#include "runtime/src/Npy.h"
+#include "runtime/src/Sampler.h"
+#include "runtime/src/Text.h"
+#include "runtime/tools/smelt-run/RunReport.h"
+#include "runtime/tools/smelt-run/StopSignal.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <optional>
+
+namespace smelt::runtime {
+namespace {
+
+constexpr uint32_t defaultNewTokens = 16;
+
+double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+class Run {
+public:
+  explicit Run(const RunOptions &options) : options(options) {
+    sampling.temperature = options.temperature;
+    sampling.top_p = options.topP;
+    sampling.seed = options.seed;
+    newTokens = options.maxNewTokens.value_or(options.logits.empty() ? defaultNewTokens : 0);
+  }
+
+  Status execute() {
+    Status (Run::*const phases[])() = {&Run::readInput, &Run::load, &Run::prefill, &Run::decode,
+                                       &Run::finish};
+    for (auto phase : phases) {
+      if (StopSignal::requested()) {
+        return fail(SMELT_interrupted, "stopped by a signal");
+      }
+      if (Status status = (this->*phase)(); !status.ok()) {
+        return status;
+      }
+    }
+    return success();
+  }
+
+  // Ends a line of tokens that an error cut short.
+  void endLine() {
+    if (streamed) {
+      std::fputc('\n', stdout);
+      std::fflush(stdout);
+    }
+  }
+
+private:
+  Status readInput() {
+    if (Status status = checkSampling(sampling); !status.ok()) {
+      return status;
+    }
+    Result<std::vector<Prompt>> prompts = readPrompts(options);
+    if (!prompts.ok()) {
+      return prompts.takeStatus();
+    }
+    result.prompts = std::move(*prompts);
+    result.generated.resize(result.prompts.size());
+    for (const Prompt &prompt : result.prompts) {
+      longest = std::max<uint64_t>(longest, prompt.size());
+      if (!options.logits.empty() && prompt.size() != result.prompts[0].size()) {
+        return fail(SMELT_input,
+                    fmt::format("--logits needs prompts of one length, these have {} and {} tokens",
+                                result.prompts[0].size(), prompt.size()));
+      }
+    }
+    return success();
+  }
+
+  Status load() {
+    if (Status status = model.openArtifact(options.artifact); !status.ok()) {
+      return status;
+    }
+    if (Status status = checkPrompts(result.prompts, model.info.vocab_size); !status.ok()) {
+      return status;
+    }
+    if (Status status = model.openWeights(options.weights); !status.ok()) {
+      return status;
+    }
+    if (Status status = openLogits(); !status.ok()) {
+      return status;
+    }
+    uint64_t capacity = longest + newTokens;
+    if (capacity > uint64_t(INT32_MAX)) {
+      return fail(SMELT_input, fmt::format("{} prompt and {} new tokens are too many", longest, newTokens));
+    }
+    smelt_session_options session;
+    smelt_session_options_init(&session);
+    session.sequences = uint32_t(result.prompts.size());
+    session.capacity = uint32_t(capacity);
+    session.max_step_tokens =
+        uint32_t(std::min<uint64_t>(std::max<uint64_t>(promptTokens(), session.sequences), options.chunk));
+    session.max_logit_rows = logitsFile ? session.max_step_tokens : session.sequences;
+    session.threads = options.threads;
+    session.isa = options.isa.empty() ? nullptr : options.isa.c_str();
+    session.profile = options.profile;
+    if (Status status = model.createSession(session); !status.ok()) {
+      return status;
+    }
+    StopSignal::watch(model.session.get());
+    return options.noPreload ? success() : model.preload();
+  }
+
+  Status openLogits() {
+    if (options.logits.empty()) {
+      return success();
+    }
+    Result<AtomicFile> file = AtomicFile::create(options.logits);
+    if (!file.ok()) {
+      return file.takeStatus();
+    }
+    logitsFile.emplace(std::move(*file));
+    std::vector<uint64_t> shape = {longest, model.info.vocab_size};
+    if (options.batch) {
+      shape.insert(shape.begin(), result.prompts.size());
+    }
+    std::string header = npyHeader(NpyType::f32, shape);
+    return logitsFile->write(std::as_bytes(std::span(header)));
+  }
+
+  uint64_t promptTokens() const {
+    uint64_t sum = 0;
+    for (const Prompt &prompt : result.prompts) {
+      sum += prompt.size();
+    }
+    return sum;
+  }
+
+  // All prompts, one after the other; keeps the logits of each one's last token.
+  Status prefill() {
+    auto start = std::chrono::steady_clock::now();
+    size_t vocab = model.info.vocab_size;
+    std::vector<int32_t> tokens, sequences, rows;
+    for (size_t p = 0; p < result.prompts.size(); ++p) {
+      tokens.insert(tokens.end(), result.prompts[p].begin(), result.prompts[p].end());
+      sequences.resize(tokens.size(), int32_t(p));
+      rows.push_back(int32_t(tokens.size()) - 1);
+    }
+    logits.resize(result.prompts.size() * vocab);
+    if (Status status = logitsFile ? prefillKeepingAll(tokens, sequences, rows)
+                                   : forward(tokens, sequences, rows, logits.data());
+        !status.ok()) {
+      return status;
+    }
+    result.prefill = {tokens.size(), secondsSince(start)};
+    return success();
+  }
+
+  // Step by step, so that the logits of long prompts never lie in memory together.
+  Status prefillKeepingAll(const std::vector<int32_t> &tokens, const std::vector<int32_t> &sequences,
+                           const std::vector<int32_t> &lastRows) {
+    size_t vocab = model.info.vocab_size, last = 0;
+    std::vector<float> chunk;
+    for (size_t begin = 0; begin < tokens.size(); begin += options.chunk) {
+      size_t count = std::min<size_t>(options.chunk, tokens.size() - begin);
+      std::vector<int32_t> rows(count);
+      for (size_t i = 0; i < count; ++i) {
+        rows[i] = int32_t(i);
+      }
+      chunk.resize(count * vocab);
+      if (Status status = forward(std::span(tokens).subspan(begin, count),
+                                  std::span(sequences).subspan(begin, count), rows, chunk.data());
+          !status.ok()) {
+        return status;
+      }
+      if (Status status = logitsFile->write(std::as_bytes(std::span(chunk))); !status.ok()) {
+        return status;
+      }
+      for (; last < lastRows.size() && size_t(lastRows[last]) < begin + count; ++last) {
+        std::copy_n(chunk.data() + (size_t(lastRows[last]) - begin) * vocab, vocab,
+                    logits.data() + last * vocab);
+      }
+    }
+    return success();
+  }
+
+  Status forward(std::span<const int32_t> tokens, std::span<const int32_t> sequences,
+                 std::span<const int32_t> rows, float *out) {
+    smelt_step step = {};
+    step.tokens = tokens.data();
+    step.token_count = tokens.size();
+    step.sequence_ids = sequences.data();
+    step.logit_rows = rows.data();
+    step.logit_row_count = rows.size();
+    return model.forward(step, out);
+  }
+
+  Status decode() {
+    auto start = std::chrono::steady_clock::now();
+    size_t count = result.prompts.size();
+    std::vector<int32_t> next(count), indices(count);
+    for (size_t i = 0; i < count; ++i) {
+      indices[i] = int32_t(i);
+    }
+    for (uint32_t step = 0; step < newTokens; ++step) {
+      if (step > 0) {
+        if (Status status = forward(next, indices, indices, logits.data()); !status.ok()) {
+          return status;
+        }
+      }
+      if (Status status = sampleAll(next, step); !status.ok()) {
+        return status;
+      }
+      if (step == 0) { // the first token belongs to the prompt's step
+        start = std::chrono::steady_clock::now();
+      }
+    }
+    if (newTokens > 1) {
+      result.decode = {uint64_t(newTokens - 1) * count, secondsSince(start)};
+    }
+    return success();
+  }
+
+  Status sampleAll(std::vector<int32_t> &next, uint32_t step) {
+    size_t vocab = model.info.vocab_size;
+    for (size_t i = 0; i < next.size(); ++i) {
+      Result<int32_t> token = sample(std::span(logits).subspan(i * vocab, vocab), sampling, i, step);
+      if (!token.ok()) {
+        return token.takeStatus();
+      }
+      next[i] = *token;
+      result.generated[i].push_back(*token);
+    }
+    if (!options.json && !options.batch) {
+      std::fprintf(stdout, step ? " %d" : "%d", next[0]);
+      streamed = true;
+      return flush();
+    }
+    return success();
+  }
+
+  Status flush() {
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+      return fail(SMELT_io, fmt::format("standard output cannot be written: {}", errnoText(errno)));
+    }
+    return success();
+  }
+
+  Status finish() {
+    if (logitsFile) {
+      if (Status status = logitsFile->commit(); !status.ok()) {
+        return status;
+      }
+    }
+    if (options.json) {
+      std::fputs(jsonReport(model, result).c_str(), stdout);
+    } else if (options.batch) {
+      for (const Prompt &tokens : result.generated) {
+        fmt::print(stdout, "{}\n", fmt::join(tokens, " "));
+      }
+    } else if (streamed) {
+      std::fputc('\n', stdout);
+    }
+    streamed = false;
+    if (Status status = flush(); !status.ok()) {
+      return status;
+    }
+    std::fputs(textReport(model, result).c_str(), stderr);
+    return success();
+  }
+
+  const RunOptions &options;
+  smelt_sampling sampling = {};
+  uint32_t newTokens = 0;
+  uint64_t longest = 0; // prompt
+  RunModel model;
+  RunResult result;
+  std::optional<AtomicFile> logitsFile;
+  std::vector<float> logits; // [sequences, vocab], of each one's last token
+  bool streamed = false;     // a line of tokens is open
+};
+
+} // namespace
+
+int runCommand(const RunOptions &options, const std::string &program) {
+  StopSignal stop;
+  Status status;
+  try {
+    Run run(options);
+    status = run.execute();
+    StopSignal::watch(nullptr);
+    if (!status.ok()) {
+      run.endLine();
+    }
+  } catch (const std::bad_alloc &) {
+    status = fail(SMELT_memory, "out of memory");
+  } catch (const std::exception &exception) {
+    status = fail(SMELT_internal, exception.what());
+  }
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), status.message.c_str());
+  }
+  return status.code;
+}
+
+} // namespace smelt::runtime

@@ -1,0 +1,32 @@
+// An artifact with its weights and a session, through the C API, with errors as Status.
+#pragma once
+
+#include "runtime/src/Status.h"
+#include "smelt/runtime.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace smelt::runtime {
+
+struct RunModel {
+  struct Close {
+    void operator()(smelt_artifact *artifact) const { smelt_artifact_close(artifact); }
+    void operator()(smelt_weights *weights) const { smelt_weights_close(weights); }
+    void operator()(smelt_session *session) const { smelt_session_destroy(session); }
+  };
+  std::unique_ptr<smelt_artifact, Close> artifact;
+  std::unique_ptr<smelt_weights, Close> weights;
+  std::unique_ptr<smelt_session, Close> session;
+  smelt_artifact_info info = {};
+
+  Status openArtifact(const std::string &path);
+  Status openWeights(const std::vector<std::string> &paths);
+  // Reads the weights into memory when they fit; shows progress when standard error is a terminal.
+  Status preload();
+  Status createSession(const smelt_session_options &options);
+  Status forward(const smelt_step &step, float *logits);
+};
+
+} // namespace smelt::runtime
