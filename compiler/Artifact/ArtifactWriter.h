@@ -1,0 +1,29 @@
+// From a module at the program level and its compiled kernels to the bytes of model.smelt (docs/artifact.md).
+#pragma once
+
+#include "compiler/Codegen/CPU/CompileKernels.h"
+#include "compiler/Codegen/Common/Kernel.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace smelt::artifact {
+
+// The kernels a program-level module asks for, in the order of their smelt.kernel operations.
+std::vector<codegen::KernelDesc> kernelsOf(mlir::ModuleOp module);
+
+struct ArtifactInput {
+  mlir::ModuleOp module;                     // one smelt.model with a smelt.program
+  const codegen::cpu::CompiledKernels &code; // of kernelsOf(module), in that order
+  std::string producer;                      // "smeltc 0.1.0"
+  std::string target;                        // "cpu"
+};
+
+// The bytes of the artifact: the same input gives the same bytes. False, with the reason in `error`, when the
+// module is not at the program level.
+bool serialize(const ArtifactInput &input, std::vector<uint8_t> &bytes, std::string &error);
+
+} // namespace smelt::artifact
