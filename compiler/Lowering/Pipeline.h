@@ -1,0 +1,24 @@
+// The lowering from the tensor level to the step program, as named phases.
+#pragma once
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace smelt::lowering {
+
+// One pass of the lowering; the module is printable after each.
+struct Phase {
+  const char *name;        // e.g. "fuse"
+  const char *description; // one line, for progress and --help
+  void (*add)(mlir::OpPassManager &);
+};
+
+// In order. Before the first the module is at the tensor level, after the last it is a step program.
+llvm::ArrayRef<Phase> phases();
+
+// Adds every phase up to and including the one named `last`; all of them when it is empty. The manager is one of
+// builtin.module.
+void buildLoweringPipeline(mlir::OpPassManager &manager, llvm::StringRef last = "");
+
+} // namespace smelt::lowering

@@ -1,0 +1,82 @@
+//===- Passes.td - target-independent passes of the smelt dialect ---------------------------------------===//
+//
+// In the order of the lowering; compiler/Lowering/Pipeline.h strings them together. The example of each pass
+// is tests/dialect/Transforms/<pass>/doctest.mlir, which is also its test.
+//
+//===-----------------------------------------------------------------------------------------------------===//
+#ifndef SMELT_TRANSFORMS_PASSES
+#define SMELT_TRANSFORMS_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def SmeltUnrollVisits : Pass<"smelt-unroll-visits", "::mlir::smelt::ModelOp"> {
+  let summary = "write the visits of a segment out as segments of one visit";
+  let description = [{
+    Replaces a segment of several visits by segments of one visit each that say the same: in block order one per
+    visit, in layer order one per layer and visit. Each keeps the body, so it uses the same weights and residual
+    scale, and gets the `kv_base` of its own slots, so it uses the same slots of the KV cache. The two forms
+    compute the same bits.
+
+    The default lowering does not need it: the loop stays data in the artifact. It exists to check the loop
+    against straight-line execution, and for targets that want every executed layer spelled out.
+
+    Left to later passes: merging what the copies share. smelt-to-kernels gives equal bodies the same kernels.
+
+    Example: tests/dialect/Transforms/smelt-unroll-visits/doctest.mlir
+  }];
+}
+
+def SmeltFuse : Pass<"smelt-fuse", "::mlir::smelt::ModelOp"> {
+  let summary = "group the ops of each kernel into a smelt.fused";
+  let description = [{
+    Puts every op of the forward into exactly one `smelt.fused`, whose role names the kernel that will compute
+    it (docs/program.md): normalisation with the projections that read it, QK-norm and rotation with the write
+    to the KV cache, gate and up projection with SwiGLU, the last projection or the weighted combination with
+    the scaled residual write. A fused op reads and writes memory once where its ops would each have done so.
+
+    A normalised row that others read besides the fused projections is handed out as a further result, which
+    the experts use. `residual_add(x, add(a, b))` becomes two residual writes, equal up to rounding, since
+    each is the end of one kernel.
+
+    Fails, naming the op, on ops that no role covers. Left to later passes: where results live
+    (smelt-plan-memory) and which kernels are the same (smelt-to-kernels).
+
+    Example: tests/dialect/Transforms/smelt-fuse/doctest.mlir
+  }];
+}
+
+def SmeltPlanMemory : Pass<"smelt-plan-memory", "::mlir::smelt::ModelOp"> {
+  let summary = "give every result of a fused op a buffer";
+  let description = [{
+    Adds the `smelt.buffer`s of the model and states on each fused op, in `results_in`, where its results go.
+    Results whose lifetimes do not overlap share a workspace buffer; sizes are affine in the tokens of a step.
+    The residual stream stays in one buffer: a residual write whose input is not read again goes on top of it,
+    and a segment starts and ends every run of its body in that same buffer, so that the loop needs no copy.
+    The results of one projection kernel lie side by side in the rows of one buffer.
+
+    Attention of one geometry (KV heads and head size) shares a pair of state buffers, one slot per executed
+    layer; a segment states its first slot there in `slot_base`, which follows the order of the segments'
+    `kv_base`.
+
+    Buffers are assigned largest first, each to the first one that is free all along its lifetime. Fails when a
+    value would need a copy. Left to smelt-to-kernels: kernels and calls.
+
+    Example: tests/dialect/Transforms/smelt-plan-memory/doctest.mlir
+  }];
+}
+
+def SmeltToKernels : Pass<"smelt-to-kernels", "::mlir::smelt::ModelOp"> {
+  let summary = "replace the forward by kernels and the step program";
+  let description = [{
+    Turns each fused op into a `smelt.call` of a `smelt.kernel`, one kernel per distinct (role, params) of the
+    model, and each segment into a `smelt.block` that loops over its layers and visits. Kernels are therefore as
+    many as there are shapes, however deep the model is and however often layers are visited. Routing is
+    followed by a call of `moe_plan`, which sorts the tokens by expert once for the kernels after it.
+
+    Left to the back ends: code for the kernels, and the artifact, which holds the program as it is.
+
+    Example: tests/dialect/Transforms/smelt-to-kernels/doctest.mlir
+  }];
+}
+
+#endif // SMELT_TRANSFORMS_PASSES
