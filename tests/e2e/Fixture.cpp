@@ -1,0 +1,75 @@
+#include "tests/e2e/Fixture.h"
+
+#include "compiler/Spec/SpecReader.h"
+#include "compiler/Weights/InitWeights.h"
+#include "tests/support/TempFolder.h"
+
+#include <random>
+#include <set>
+#include <stdexcept>
+
+namespace smelt::tests {
+namespace {
+
+const TempFolder &folder() {
+  static const TempFolder instance;
+  return instance;
+}
+
+std::string nextFile(const std::string &stem) {
+  static int count = 0;
+  return folder().file(stem + "-" + std::to_string(count++));
+}
+
+} // namespace
+
+std::string goldenFile(const std::string &name, const std::string &extension) {
+  return SMELT_GOLDEN_FOLDER "/" + name + extension;
+}
+
+spec::ModelSpec goldenSpec(const std::string &name) {
+  const spec::SpecResult result = spec::readSpecFile(goldenFile(name, ".toml"));
+  if (!result) {
+    throw std::runtime_error(result.diagnostics.text());
+  }
+  return *result.spec;
+}
+
+std::string goldenArtifact(const std::string &name) {
+  static std::set<std::string> compiled;
+  const std::string path = folder().file(name + ".smelt");
+  if (compiled.insert(name).second) {
+    compileSpec(goldenSpec(name), {}, path);
+  }
+  return path;
+}
+
+RuntimeModel goldenModel(const std::string &name) {
+  return {goldenArtifact(name), {goldenFile(name, ".safetensors")}};
+}
+
+Built build(const spec::ModelSpec &spec, const CompileSettings &settings, uint64_t weights_seed) {
+  Built built{nextFile(spec.name) + ".smelt", nextFile(spec.name) + ".safetensors"};
+  compileSpec(spec, settings, built.artifact);
+  weights::InitOptions options;
+  options.path = built.weights;
+  options.seed = weights_seed;
+  options.dtype =
+      settings.precision == Precision::f32 ? weights::WeightDType::f32 : weights::WeightDType::bf16;
+  weights::InitResult result;
+  if (const auto failure = weights::initWeights(spec, options, result)) {
+    throw std::runtime_error(failure->message);
+  }
+  return built;
+}
+
+std::vector<int32_t> randomTokens(int64_t vocab, size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> tokens(count);
+  for (int32_t &token : tokens) {
+    token = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
+  }
+  return tokens;
+}
+
+} // namespace smelt::tests

@@ -1,0 +1,29 @@
+// Compiled models that several tests of this folder use. Compiled once a process, deleted at its end.
+#pragma once
+
+#include "compiler/Spec/ModelSpec.h"
+#include "tests/support/CompileSpec.h"
+#include "tests/support/RuntimeModel.h"
+
+#include <string>
+
+namespace smelt::tests {
+
+// A file of tests/golden, e.g. goldenFile("olmoe", ".toml").
+std::string goldenFile(const std::string &name, const std::string &extension);
+spec::ModelSpec goldenSpec(const std::string &name);
+// The artifact of a golden case, f32.
+std::string goldenArtifact(const std::string &name);
+RuntimeModel goldenModel(const std::string &name);
+
+// A spec with random weights of a seed, compiled.
+struct Built {
+  std::string artifact, weights;
+  RuntimeModel model() const { return {artifact, {weights}}; }
+};
+Built build(const spec::ModelSpec &spec, const CompileSettings &settings = {}, uint64_t weights_seed = 1);
+
+// Token ids below vocab, the same for the same seed.
+std::vector<int32_t> randomTokens(int64_t vocab, size_t count, uint64_t seed);
+
+} // namespace smelt::tests
