@@ -9,6 +9,9 @@
 namespace smelt::spec {
 namespace {
 
+// Equal, where a NaN equals itself: one bad number is then one problem.
+template <typename T> bool same(T a, T b) { return a == b || (a != a && b != b); }
+
 class Validator {
 public:
   explicit Validator(const ModelSpec &spec) : spec(spec) {}
@@ -62,7 +65,7 @@ private:
                       const Attention *base = nullptr) {
     const auto field = [&](std::string_view key) { return fmt::format("{}.{}", path, key); };
     const auto in = [&](std::string_view key) { return fmt::format("'{}' in {}", key, label); };
-    const auto own = [&](auto member) { return !base || attention.*member != base->*member; };
+    const auto own = [&](auto member) { return !base || !same(attention.*member, base->*member); };
     const auto dimension = [&](int64_t Attention::*member, std::string_view key, int64_t high) {
       const int64_t value = attention.*member;
       return own(member) ? inRange(field(key), in(key), value, 1, high) : value >= 1 && value <= high;
@@ -174,9 +177,7 @@ private:
              fmt::format("a segment with ffn = \"{}\" needs the table [{}]", toString(segment.ffn),
                          moe ? "moe" : "mlp"));
     }
-    if (segment.attention != spec.attention) {
-      checkAttention(segment.attention, path + ".attention", "[segment.attention]", &spec.attention);
-    }
+    checkAttention(segment.attention, path + ".attention", "[segment.attention]", &spec.attention);
     return layers && visits;
   }
 
@@ -200,7 +201,7 @@ private:
   template <typename T> void checkUnusedDefault(T Attention::*field, const char *key) {
     std::vector<std::string> fields{fmt::format("attention.{}", key)};
     for (size_t i = 0; i < spec.segments.size(); ++i) {
-      if (spec.segments[i].attention.*field == spec.attention.*field) {
+      if (same(spec.segments[i].attention.*field, spec.attention.*field)) {
         return;
       }
       fields.push_back(fmt::format("segment[{}].attention.{}", i, key));

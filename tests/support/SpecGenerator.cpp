@@ -149,6 +149,9 @@ class Changer {
 public:
   explicit Changer(const ModelSpec &spec) : original(spec) {}
 
+  using AttentionEdit = std::function<void(Attention &)>;
+  using Apply = std::function<void(ModelSpec &, const AttentionEdit &)>;
+
   std::vector<FieldChange> run() {
     changeModel();
     changeMoe();
@@ -158,24 +161,37 @@ public:
     for (size_t i = 0; i < original.segments.size(); ++i) {
       changeSegment(i);
     }
-    changeAttention("attention.", [](ModelSpec &spec, const auto &edit) {
+    changeAttention("attention.", [](ModelSpec &spec, const AttentionEdit &edit) {
       const Attention before = spec.attention;
       edit(spec.attention);
-      for (Segment &segment : spec.segments) { // those that inherit
-        if (segment.attention == before) {
-          segment.attention = spec.attention;
-        }
+      for (Segment &segment : spec.segments) {
+        inherit(segment.attention, before, spec.attention);
       }
     });
     return std::move(changes);
   }
 
 private:
+  // A segment's keys that had the value of [attention] follow it.
+  static void inherit(Attention &segment, const Attention &before, const Attention &after) {
+    const auto follow = [&](auto member) {
+      if (segment.*member == before.*member) {
+        segment.*member = after.*member;
+      }
+    };
+    follow(&Attention::query_heads);
+    follow(&Attention::kv_heads);
+    follow(&Attention::head_dim);
+    follow(&Attention::rope_theta);
+    follow(&Attention::qk_norm);
+    follow(&Attention::qkv_bias);
+  }
+
   // Keeps the change when the result is still a valid spec.
   void change(const std::string &field, const std::function<void(ModelSpec &)> &edit) {
     ModelSpec spec = original;
     edit(spec);
-    if (validate(spec).empty()) {
+    if (spec != original && validate(spec).empty()) {
       changes.push_back({field, std::move(spec)});
     }
   }
@@ -226,9 +242,6 @@ private:
                     [i](ModelSpec &spec, const auto &edit) { edit(spec.segments[i].attention); });
   }
 
-  using AttentionEdit = std::function<void(Attention &)>;
-  using Apply = std::function<void(ModelSpec &, const AttentionEdit &)>;
-
   void changeAttention(const std::string &path, const Apply &apply) {
     const auto edit = [&](const char *key, const AttentionEdit &change_key) {
       change(path + key, [&](ModelSpec &spec) { apply(spec, change_key); });
@@ -237,9 +250,8 @@ private:
     edit("kv_heads", [](Attention &out) { out.kv_heads = out.kv_heads == 1 ? out.query_heads : 1; });
     edit("head_dim", [](Attention &out) { out.head_dim += 2; });
     edit("rope_theta", [](Attention &out) { out.rope_theta *= 3; });
-    edit("qk_norm", [](Attention &out) {
-      out.qk_norm = out.qk_norm == QkNorm::per_head ? QkNorm::full_width : QkNorm::per_head;
-    });
+    edit("qk_norm",
+         [](Attention &out) { out.qk_norm = out.qk_norm == QkNorm::none ? QkNorm::per_head : QkNorm::none; });
     edit("qkv_bias", [](Attention &out) { out.qkv_bias = !out.qkv_bias; });
   }
 
