@@ -17,9 +17,8 @@ public:
   void declare(CLI::App &app) override {
     app.add_option("SPEC", spec_path, "The model, a TOML file")->type_name("FILE")->required();
     app.add_option("--attended", attended,
-                   "Mean number of positions a token attends to (default: the causal mean of " +
-                       std::to_string(budget::kDefaultContext) + " positions, " + budget::Attended().text() +
-                       ")")
+                   "Mean number of positions a token attends to (default " + budget::Attended().text() +
+                       ", that of the published grid; over S causal positions it is (S+1)/2)")
         ->check(attendedPositions())
         ->type_name("N");
     app.add_flag("--json", json, "Print one JSON object");

@@ -8,6 +8,7 @@ std::span<const CommandInfo> commandTable() {
   static constexpr std::array commands = {
       CommandInfo{"budget", "Count parameters, FLOPs and KV cache of a spec", makeBudgetCommand},
       CommandInfo{"weights", "Write random weights for a spec", makeWeightsCommand},
+      CommandInfo{"doctor", "Show what this machine has, and what is missing for what", makeDoctorCommand},
   };
   return commands;
 }

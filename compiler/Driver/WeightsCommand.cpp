@@ -8,13 +8,13 @@
 #include "compiler/Driver/SpecInput.h"
 #include "compiler/Driver/UserError.h"
 #include "compiler/Weights/InitWeights.h"
-#include "compiler/Weights/OutputFile.h"
+#include "runtime/src/Text.h"
 
 namespace smelt::driver {
 
 namespace {
 
-using weights::formatBytes;
+using runtime::formatBytes;
 
 class WeightsCommand : public Command {
 public:
@@ -51,16 +51,16 @@ public:
       progress.update(
           fmt::format("{} of {} ({} %)", formatBytes(done), formatBytes(total), 100 * done / total));
     };
-    weights::InitResult result;
-    if (weights::MaybeFailure failure = weights::initWeights(spec, options, result)) {
-      throw UserError(failure->status, failure->message);
+    runtime::Result<weights::InitResult> result = weights::initWeights(spec, options);
+    if (!result.ok()) {
+      throw UserError(result.status().code, result.status().message);
     }
     progress.finish();
-    for (const std::string &file : result.files) {
+    for (const std::string &file : result->files) {
       printResult(file + "\n");
     }
-    printNote(fmt::format("{} parameters in {} tensors, {}", result.parameters, result.tensors,
-                          formatBytes(result.bytes)));
+    printNote(fmt::format("{} parameters in {} tensors, {}", result->parameters, result->tensors,
+                          formatBytes(result->bytes)));
     return SMELT_ok;
   }
 

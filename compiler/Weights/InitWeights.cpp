@@ -1,16 +1,27 @@
 #include "compiler/Weights/InitWeights.h"
 
-#include "compiler/Weights/OutputFile.h"
 #include "compiler/Weights/ShardLayout.h"
+#include "runtime/src/AtomicFile.h"
+#include "runtime/src/Text.h"
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <fmt/format.h>
 #include <mutex>
 #include <thread>
+
+#include <sys/statvfs.h>
 
 namespace smelt::weights {
 
 namespace {
+
+using runtime::AtomicFile;
+using runtime::Result;
+using runtime::Status;
+using Files = std::vector<AtomicFile>;
 
 // Large enough that the disk sees long sequential writes, small enough for the second-level cache of a core.
 constexpr uint64_t chunk_bytes = 1 << 20;
@@ -49,7 +60,7 @@ void fillChunk(const InitOptions &options, const Shard &shard, const Chunk &chun
 // Writes the tensor data of all files; threads claim chunks in file order.
 class DataWriter {
 public:
-  DataWriter(const ShardLayout &layout, std::vector<OutputFile> &files, const InitOptions &options)
+  DataWriter(const ShardLayout &layout, Files &files, const InitOptions &options)
       : layout(layout), files(files), options(options) {
     for (size_t shard = 0; shard < layout.shards.size(); ++shard) {
       uint64_t bytes = layout.shards[shard].data_bytes;
@@ -60,7 +71,7 @@ public:
     }
   }
 
-  MaybeFailure run() {
+  Status run() {
     unsigned threads = options.threads ? options.threads : std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::thread> others;
     for (unsigned i = 1; i < threads; ++i) {
@@ -79,15 +90,16 @@ private:
     char *bytes = reinterpret_cast<char *>(buffer.data());
     for (size_t i = next++; i < chunks.size() && !stop; i = next++) {
       if (options.cancelled && options.cancelled()) {
-        fail({SMELT_interrupted, "interrupted; nothing was written"});
+        fail(runtime::fail(SMELT_interrupted, "interrupted; nothing was written"));
         return;
       }
       const Chunk &chunk = chunks[i];
       const Shard &shard = layout.shards[chunk.shard];
       fillChunk(options, shard, chunk, bytes);
-      if (MaybeFailure failure =
-              files[chunk.shard].writeAt(shard.header.size() + chunk.begin, bytes, chunk.end - chunk.begin)) {
-        fail(std::move(*failure));
+      std::span<const std::byte> filled = std::as_bytes(std::span(buffer)).first(chunk.end - chunk.begin);
+      if (Status status = files[chunk.shard].writeAt(shard.header.size() + chunk.begin, filled);
+          !status.ok()) {
+        fail(std::move(status));
         return;
       }
       done += chunk.end - chunk.begin;
@@ -97,16 +109,16 @@ private:
     }
   }
 
-  void fail(Failure failure) {
+  void fail(Status status) {
     std::lock_guard lock(mutex);
-    if (!first_failure) {
-      first_failure = std::move(failure);
+    if (first_failure.ok()) {
+      first_failure = std::move(status);
     }
     stop = true;
   }
 
   const ShardLayout &layout;
-  std::vector<OutputFile> &files;
+  Files &files;
   const InitOptions &options;
   std::vector<Chunk> chunks;
   uint64_t total = 0;
@@ -114,36 +126,43 @@ private:
   std::atomic<uint64_t> done = 0;
   std::atomic<bool> stop = false;
   std::mutex mutex;
-  MaybeFailure first_failure;
+  Status first_failure;
 };
 
-// Opens every file and claims its space before any value is computed.
-MaybeFailure openFiles(const ShardLayout &layout, std::vector<OutputFile> &files) {
+std::span<const std::byte> asBytes(const std::string &text) { return std::as_bytes(std::span(text)); }
+
+// Creates every file, claims its space and writes its header, before any value is computed. The index comes
+// last.
+Result<Files> openFiles(const ShardLayout &layout) {
+  std::vector<std::string> paths;
   for (const Shard &shard : layout.shards) {
-    files.emplace_back(shard.path);
-    if (MaybeFailure failure = files.back().open()) {
-      return failure;
-    }
+    paths.push_back(shard.path);
   }
   if (!layout.index_path.empty()) {
-    files.emplace_back(layout.index_path);
-    if (MaybeFailure failure = files.back().open()) {
-      return failure;
+    paths.push_back(layout.index_path);
+  }
+  Files files;
+  for (const std::string &path : paths) {
+    Result<AtomicFile> file = AtomicFile::create(path);
+    if (!file.ok()) {
+      return file.takeStatus();
     }
+    files.push_back(std::move(*file));
   }
   for (size_t i = 0; i < layout.shards.size(); ++i) {
-    const Shard &shard = layout.shards[i];
-    if (MaybeFailure failure = files[i].reserve(shard.fileBytes())) {
-      return failure;
+    if (Status status = files[i].reserve(layout.shards[i].fileBytes()); !status.ok()) {
+      return status;
     }
-    if (MaybeFailure failure = files[i].writeAt(0, shard.header.data(), shard.header.size())) {
-      return failure;
+    if (Status status = files[i].writeAt(0, asBytes(layout.shards[i].header)); !status.ok()) {
+      return status;
     }
   }
   if (!layout.index_path.empty()) {
-    return files.back().writeAt(0, layout.index_json.data(), layout.index_json.size());
+    if (Status status = files.back().writeAt(0, asBytes(layout.index_json)); !status.ok()) {
+      return status;
+    }
   }
-  return std::nullopt;
+  return files;
 }
 
 InitResult summarise(const ShardLayout &layout, const InitOptions &options) {
@@ -163,31 +182,45 @@ InitResult summarise(const ShardLayout &layout, const InitOptions &options) {
 
 } // namespace
 
-MaybeFailure initWeights(const spec::ModelSpec &spec, const InitOptions &options, InitResult &result) {
+Status checkFreeSpace(const std::string &path, uint64_t bytes) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  folder = folder.empty() ? "." : folder;
+  struct statvfs space;
+  if (::statvfs(folder.c_str(), &space) != 0) {
+    return runtime::fail(SMELT_io, fmt::format("{}: cannot be created: {}", path, runtime::errnoText(errno)));
+  }
+  uint64_t available = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
+  if (available < bytes) {
+    return runtime::fail(SMELT_io,
+                         fmt::format("{}: cannot be written: it needs {}, but '{}' has {} free", path,
+                                     runtime::formatBytes(bytes), folder, runtime::formatBytes(available)));
+  }
+  return runtime::success();
+}
+
+Result<InitResult> initWeights(const spec::ModelSpec &spec, const InitOptions &options) {
   ShardLayout layout;
-  if (MaybeFailure failure = layOutShards(spec, options, layout)) {
-    return failure;
+  if (Status status = layOutShards(spec, options, layout); !status.ok()) {
+    return status;
   }
   InitResult summary = summarise(layout, options);
-  if (MaybeFailure failure = checkFreeSpace(options.path, summary.bytes)) {
-    return failure;
+  if (Status status = checkFreeSpace(options.path, summary.bytes); !status.ok()) {
+    return status;
   }
-  std::vector<OutputFile> files;
-  files.reserve(layout.shards.size() + 1);
-  if (MaybeFailure failure = openFiles(layout, files)) {
-    return failure;
+  Result<Files> files = openFiles(layout);
+  if (!files.ok()) {
+    return files.takeStatus();
   }
-  if (MaybeFailure failure = DataWriter(layout, files, options).run()) {
-    return failure;
+  if (Status status = DataWriter(layout, *files, options).run(); !status.ok()) {
+    return status;
   }
-  // The index comes last: a reader that finds it finds every file it names.
-  for (OutputFile &file : files) {
-    if (MaybeFailure failure = file.commit()) {
-      return failure;
+  // In order, the index last: a reader that finds it finds every file it names.
+  for (AtomicFile &file : *files) {
+    if (Status status = file.commitUnflushed(); !status.ok()) {
+      return status;
     }
   }
-  result = std::move(summary);
-  return std::nullopt;
+  return summary;
 }
 
 } // namespace smelt::weights

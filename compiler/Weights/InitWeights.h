@@ -9,8 +9,8 @@
 
 #include "compiler/Spec/ModelSpec.h"
 #include "compiler/Spec/WeightTable.h"
-#include "compiler/Weights/Failure.h"
 #include "compiler/Weights/RandomFill.h"
+#include "runtime/src/Status.h"
 
 #include <cstdint>
 #include <functional>
@@ -42,7 +42,12 @@ struct InitResult {
   uint64_t bytes = 0; // of all files
 };
 
-MaybeFailure initWeights(const spec::ModelSpec &spec, const InitOptions &options, InitResult &result);
+// SMELT_io: a file cannot be written, or there is too little space for it; SMELT_interrupted: cancelled.
+// Either way no file has changed.
+runtime::Result<InitResult> initWeights(const spec::ModelSpec &spec, const InitOptions &options);
+
+// SMELT_io unless the folder of `path` has `bytes` free.
+runtime::Status checkFreeSpace(const std::string &path, uint64_t bytes);
 
 // The distribution a tensor of this family is drawn from.
 Distribution initialDistribution(const spec::WeightDecl &decl);

@@ -1,6 +1,6 @@
 #include "compiler/Weights/ShardLayout.h"
 
-#include "compiler/Weights/OutputFile.h"
+#include "runtime/src/Text.h"
 
 #include <algorithm>
 #include <array>
@@ -12,6 +12,9 @@
 namespace smelt::weights {
 
 namespace {
+
+using runtime::formatBytes;
+using runtime::Status;
 
 constexpr uint64_t alignment = 64;
 // Readers of the format refuse longer headers.
@@ -32,8 +35,7 @@ bool tensorBytes(const std::vector<int64_t> &shape, uint64_t element_bytes, uint
   return true;
 }
 
-MaybeFailure listTensors(const spec::ModelSpec &spec, uint64_t element_bytes,
-                         std::vector<PlacedTensor> &tensors) {
+Status listTensors(const spec::ModelSpec &spec, uint64_t element_bytes, std::vector<PlacedTensor> &tensors) {
   uint64_t total = 0;
   for (const spec::WeightDecl &decl : spec::weightTable(spec)) {
     uint64_t bytes = 0;
@@ -41,9 +43,10 @@ MaybeFailure listTensors(const spec::ModelSpec &spec, uint64_t element_bytes,
     if (!tensorBytes(decl.shape, element_bytes, bytes) ||
         __builtin_mul_overflow(bytes, static_cast<uint64_t>(decl.tensors()), &family) ||
         __builtin_add_overflow(total, family, &total) || total > static_cast<uint64_t>(INT64_MAX)) {
-      return Failure{SMELT_spec, fmt::format("the weights of '{}' do not fit in any file: the sizes of '{}' "
-                                             "overflow 63 bits",
-                                             spec.name, decl.name)};
+      return runtime::fail(SMELT_spec,
+                           fmt::format("the weights of '{}' do not fit in any file: the sizes of '{}' "
+                                       "overflow 63 bits",
+                                       spec.name, decl.name));
     }
     Distribution distribution = initialDistribution(decl);
     for (int64_t layer = 0; layer < std::max<int64_t>(decl.layers, 1); ++layer) {
@@ -53,7 +56,7 @@ MaybeFailure listTensors(const spec::ModelSpec &spec, uint64_t element_bytes,
       }
     }
   }
-  return std::nullopt;
+  return runtime::success();
 }
 
 // Cuts the list, in order, into runs of at most `shard_bytes`; a tensor larger than that gets a file alone.
@@ -143,10 +146,10 @@ void nameShards(ShardLayout &layout, const InitOptions &options) {
 
 } // namespace
 
-MaybeFailure layOutShards(const spec::ModelSpec &spec, const InitOptions &options, ShardLayout &layout) {
+Status layOutShards(const spec::ModelSpec &spec, const InitOptions &options, ShardLayout &layout) {
   std::vector<PlacedTensor> tensors;
-  if (MaybeFailure failure = listTensors(spec, elementBytes(options.dtype), tensors)) {
-    return failure;
+  if (Status status = listTensors(spec, elementBytes(options.dtype), tensors); !status.ok()) {
+    return status;
   }
   layout.shards = cutIntoShards(std::move(tensors), options.shard_bytes);
   nameShards(layout, options);
@@ -154,15 +157,15 @@ MaybeFailure layOutShards(const spec::ModelSpec &spec, const InitOptions &option
     placeTensors(shard);
     shard.header = buildHeader(shard, options);
     if (shard.header.size() > max_header_bytes) {
-      return Failure{
+      return runtime::fail(
           SMELT_unsupported,
           fmt::format("'{}' would hold {} tensors, whose names need a header of {}, and readers refuse "
                       "more than {}; ask for smaller files with --shard-size",
                       shard.path, shard.tensors.size(), formatBytes(shard.header.size()),
-                      formatBytes(max_header_bytes))};
+                      formatBytes(max_header_bytes)));
     }
   }
-  return std::nullopt;
+  return runtime::success();
 }
 
 } // namespace smelt::weights

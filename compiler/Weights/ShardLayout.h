@@ -31,6 +31,6 @@ struct ShardLayout {
 
 // Tensor data starts 64-byte aligned in every file. The format allows no gaps between tensors, so those whose
 // sizes are multiples of 64 bytes come first and all start aligned; the others follow by falling alignment.
-MaybeFailure layOutShards(const spec::ModelSpec &spec, const InitOptions &options, ShardLayout &layout);
+runtime::Status layOutShards(const spec::ModelSpec &spec, const InitOptions &options, ShardLayout &layout);
 
 } // namespace smelt::weights
