@@ -174,7 +174,7 @@ def Smelt_SegmentOp : Smelt_Op<"segment", [HasParent<"ForwardOp">, IsolatedFromA
 
     A weight with layers means, inside the body, its tensor of the current physical layer. The attention of the
     body writes and reads slot `kv_base + visit * (b - a) + (layer - a)` of the KV cache, in both orders.
-    smelt-unroll-visits turns a segment into segments of one layer and one visit each, with the same meaning.
+    smelt-unroll-visits writes the visits out as segments of one visit each, with the same meaning.
 
     ```mlir
     %y = smelt.segment %x layers(3 to 9) visits(2) order(block) kv(per_visit) kv_base(3) : tensor<?x1056xf32> {
