@@ -3,6 +3,7 @@
 #include "compiler/Spec/SpecValidator.h"
 #include "compiler/Spec/Suggest.h"
 #include "compiler/Spec/TableReader.h"
+#include "compiler/Spec/TomlScan.h"
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,22 @@
 #include "compiler/Spec/TomlText.h"
 
+#include "compiler/Spec/TomlScan.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
+namespace {
+// A broken assertion of the TOML library.
+struct ParserDefect {};
+} // namespace
+
+// The library turns its assertions into assumptions of the optimiser when NDEBUG is set, and some do not hold
+// on hostile text. Here a broken one is an error like any other; that needs its exceptions, which end in
+// parseToml.
+#undef NDEBUG
+#define TOML_ASSERT(expr) ((expr) ? static_cast<void>(0) : throw ParserDefect())
 #define TOML_HEADER_ONLY 1
-#define TOML_EXCEPTIONS 0
+#define TOML_EXCEPTIONS 1
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_ENABLE_UNRELEASED_FEATURES 0
 #define TOML_MAX_NESTED_VALUES 32
@@ -54,28 +66,6 @@ TomlValue convert(const toml::node &node) {
   return value;
 }
 
-// Refuses text that could nest deeply enough to exhaust the stack. Dots are counted wherever they stand:
-// deciding which ones are inside strings would need the parser itself.
-bool checkBounds(std::string_view text, Diagnostics &diagnostics) {
-  if (text.size() > kMaxTomlBytes) {
-    diagnostics.add({},
-                    fmt::format("the file has {} bytes; a spec has at most {}", text.size(), kMaxTomlBytes));
-    return false;
-  }
-  int64_t line = 1;
-  size_t dots = 0;
-  for (char c : text) {
-    if (c == '\n') {
-      ++line;
-      dots = 0;
-    } else if (c == '.' && ++dots > kMaxTomlDotsPerLine) {
-      diagnostics.add({line, 1}, fmt::format("more than {} dots on one line", kMaxTomlDotsPerLine));
-      return false;
-    }
-  }
-  return true;
-}
-
 } // namespace
 
 const TomlEntry *TomlTable::find(std::string_view key) const {
@@ -107,16 +97,17 @@ std::string TomlValue::describe() const {
 }
 
 std::optional<TomlTable> parseToml(std::string_view text, Diagnostics &diagnostics) {
-  if (!checkBounds(text, diagnostics)) {
+  if (!scanToml(text, diagnostics)) {
     return std::nullopt;
   }
-  toml::parse_result result = toml::parse(text);
-  if (!result) {
-    const toml::parse_error &error = result.error();
+  try {
+    return convertTable(toml::parse(text));
+  } catch (const toml::parse_error &error) {
     diagnostics.add(locationOf(error.source()), std::string(error.description()));
-    return std::nullopt;
+  } catch (const ParserDefect &) {
+    diagnostics.add({}, "the TOML library cannot parse this text");
   }
-  return convertTable(result.table());
+  return std::nullopt;
 }
 
 std::string quoted(std::string_view text) {

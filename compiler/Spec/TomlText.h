@@ -43,10 +43,7 @@ struct TomlEntry {
   TomlValue value;
 };
 
-// Files longer than this, lines with more dots and values nested deeper are refused: no spec needs them, and
-// they bound the parser's stack whatever the input.
-inline constexpr size_t kMaxTomlBytes = size_t{1} << 20;
-inline constexpr size_t kMaxTomlDotsPerLine = 64;
+// Values nested deeper are refused.
 inline constexpr size_t kMaxTomlNesting = 32;
 
 // Nothing when the text is not TOML; the problem is then in diagnostics.

@@ -1,5 +1,5 @@
 #include "compiler/Spec/SpecReader.h"
-#include "compiler/Spec/TomlText.h"
+#include "compiler/Spec/TomlScan.h"
 #include "tests/compiler/Spec/SpecText.h"
 
 #include <catch2/catch.hpp>
@@ -190,13 +190,35 @@ TEST_CASE("hostile nesting and size are refused, not recursed into") {
     }
     return text;
   }();
-  CHECK(errorsOf(dots + " = 1") == "a.toml:1:1: more than 64 dots on one line\n");
-  CHECK(errorsOf("[" + dots + "]") == "a.toml:1:1: more than 64 dots on one line\n");
+  CHECK(errorsOf(dots + " = 1") == "a.toml:1:130: more than 64 dots on one line\n");
+  CHECK(errorsOf("[" + dots + "]") == "a.toml:1:131: more than 64 dots on one line\n");
   CHECK_FALSE(errorsOf("a = " + std::string(500000, '[')).empty());
   CHECK_FALSE(errorsOf("a = " + std::string(500000, '{')).empty());
   CHECK(errorsOf(std::string(kMaxTomlBytes + 1, '#')) ==
         "a.toml: the file has 1048577 bytes; a spec has at most 1048576\n");
   CHECK_FALSE(errorsOf("[model]\nname = \"" + std::string(100000, 'x') + "\"").empty());
+}
+
+TEST_CASE("raw control characters are refused") {
+  CHECK(errorsOf(std::string("[model]\n[\0]", 11)) ==
+        "a.toml:2:2: a raw control character, \\x00; a string may have it as an escape\n");
+  CHECK(errorsOf("# \x1b") ==
+        "a.toml:1:3: a raw control character, \\x1b; a string may have it as an escape\n");
+}
+
+TEST_CASE("characters beyond ASCII stay in strings and comments") {
+  CHECK(parseSpec(edited("\"full\"", "\"modèle 模型\" # été"), "s").spec->name == "modèle 模型");
+  CHECK(parseSpec(edited("\"full\"", "'modèle \"#' # '"), "s").spec->name == "modèle \"#");
+  CHECK(parseSpec(edited("\"full\"", R"("a \" # b \\" # ")"), "s").spec->name == "a \" # b \\");
+  CHECK(parseSpec("\xef\xbb\xbf" + std::string(kFullSpec), "s"));
+  CHECK(errorsOf("# é\nmodèle = 1") == "a.toml:2:4: a character beyond ASCII outside strings and comments\n");
+  CHECK(errorsOf("a = \"\"\"x\"\"\"") == "a.toml:1:5: a multi-line string; a spec has none\n");
+  CHECK(errorsOf("a = '''x'''") == "a.toml:1:5: a multi-line string; a spec has none\n");
+}
+
+TEST_CASE("dots in strings and comments are free") {
+  const std::string dots(100, '.');
+  CHECK(parseSpec(edited("\"full\"", "\"" + dots + "\" # " + dots), "s").spec->name == dots);
 }
 
 TEST_CASE("files that cannot be read are I/O errors") {
