@@ -1,0 +1,41 @@
+#include "runtime/src/ThreadPool.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <numeric>
+
+using namespace smelt::runtime;
+
+TEST_CASE("Every worker runs every launch exactly once") {
+  for (int32_t workers = 1; workers <= 5; ++workers) {
+    Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(workers);
+    REQUIRE(pool.ok());
+    REQUIRE((*pool)->workers() == workers);
+    std::vector<int> calls(size_t(workers), 0); // not atomic: a launch must order what it wrote
+    for (int launch = 0; launch < 2000; ++launch) {
+      (*pool)->run([](void *context, int32_t worker,
+                      int32_t) { ++(*static_cast<std::vector<int> *>(context))[size_t(worker)]; },
+                   &calls);
+      REQUIRE(std::accumulate(calls.begin(), calls.end(), 0) == (launch + 1) * workers);
+    }
+  }
+}
+
+TEST_CASE("Workers that went to sleep wake up") {
+  Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(3);
+  REQUIRE(pool.ok());
+  std::atomic<int> calls{0};
+  for (int launch = 0; launch < 5; ++launch) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    (*pool)->run(
+        [](void *context, int32_t worker, int32_t) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(worker)); // so that the caller sleeps as well
+          ++*static_cast<std::atomic<int> *>(context);
+        },
+        &calls);
+  }
+  CHECK(calls == 15);
+}
+
+TEST_CASE("A pool may be dropped unused") { CHECK(ThreadPool::create(4).ok()); }
