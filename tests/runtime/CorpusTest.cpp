@@ -1,0 +1,51 @@
+// The seed corpora of tests/fuzz. `runtime-files "[corpus]"` writes them again, after a change of a format.
+#include "runtime/src/Artifact.h"
+#include "runtime/src/Npy.h"
+#include "tests/runtime/ToyModel.h"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+using namespace smelt::tests;
+using namespace smelt::runtime;
+
+namespace {
+
+std::map<std::string, std::string> seeds() {
+  smelt::artifact::ManifestT manifest = toyManifest({.layers = 2, .visits = 2});
+  manifest.variants[0]->size = 1; // the code is never run
+  manifest.variants[0]->entries.assign(manifest.kernels.size(), 0);
+  auto npy = [](NpyType type, std::vector<uint64_t> shape, size_t bytes) {
+    return npyHeader(type, shape) + std::string(bytes, '\1');
+  };
+  return {
+      {"artifact/toy.smelt", packArtifact(manifest, "\xc3")},
+      {"safetensors/toy.safetensors", toySafetensors(toyWeights({.layers = 1, .visits = 1}))},
+      {"safetensors/kinds.safetensors",
+       packSafetensors(
+           {{"a", "BF16", {2, 3}, std::string(12, 'a')}, {"b", "F16", {}, "bb"}, {"c", "I64", {0}, ""}})},
+      {"npy/f32.npy", npy(NpyType::f32, {2, 3}, 24)},
+      {"npy/i32.npy", npy(NpyType::i32, {3}, 12)},
+      {"npy/i64.npy", npy(NpyType::i64, {1, 2, 1}, 16)},
+  };
+}
+
+} // namespace
+
+TEST_CASE("The fuzzers' seeds are what this version writes") {
+  for (const auto &[name, bytes] : seeds()) {
+    INFO(name);
+    CHECK((readFile(std::string(SMELT_CORPUS) + "/" + name) == bytes));
+  }
+}
+
+TEST_CASE("Write the fuzzers' seeds", "[.][corpus]") {
+  for (const auto &[name, bytes] : seeds()) {
+    std::filesystem::path path = std::filesystem::path(SMELT_CORPUS) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << bytes;
+  }
+}
