@@ -100,7 +100,7 @@ def Smelt_WeightOp : Smelt_Op<"weight", [DeclareOpInterfaceMethods<Symbol, ["get
       layers(3 to 9) experts(288)
     ```
 
-    - (C1) without layers both bounds are 0; with layers 0 <= a < b.
+    - (C1) without layers both bounds are 0; with layers 0 <= a < b <= 65536.
     - (C2) experts is not negative, and positive only with layers.
     - (C3) source holds `{layer}` exactly when there are layers, `{expert}` exactly when there are experts.
   }];
@@ -184,9 +184,9 @@ def Smelt_SegmentOp : Smelt_Op<"segment", [HasParent<"ForwardOp">, IsolatedFromA
     }
     ```
 
-    - (C1) 0 <= a < b.
-    - (C2) visits is positive.
-    - (C3) kv_base is not negative.
+    - (C1) 0 <= a < b <= 65536.
+    - (C2) visits is from 1 to 65536.
+    - (C3) kv_base is from 0 to 2^31 - 1.
     - (C4) the body has one argument of the input's type, and ends in a `smelt.yield` of one value of that type.
     - (C5) the body holds at most one `smelt.attention`.
   }];
@@ -260,11 +260,13 @@ def Smelt_EmbedOp : Smelt_WeightUser<"embed"> {
   let description = [{
     `result[t] = weight[tokens[t]]`. A token id outside the table is an error at run time.
 
-    - (C1) the weight [vocab, N] has as many rows as the model's vocab_size.
+    - (C1) the rows have the model's hidden_size.
+    - (C2) the weight has a row for each id below the model's vocab_size.
   }];
   let arguments = (ins Smelt_Tokens:$tokens, FlatSymbolRefAttr:$weight);
   let results = (outs Smelt_Activation:$result);
   let assemblyFormat = "$tokens `,` $weight attr-dict `:` type($tokens) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def Smelt_RmsNormOp : Smelt_WeightUser<"rms_norm", [AllTypesMatch<["input", "result"]>]> {

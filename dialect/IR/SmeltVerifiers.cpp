@@ -4,9 +4,16 @@
 #include "llvm/ADT/StringMap.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::smelt;
+
+// More than any model has; sums and products of numbers below them do not overflow.
+static constexpr int64_t maxLayers = 65536, maxVisits = 65536,
+                         maxKvBase = std::numeric_limits<int32_t>::max();
+
+static bool areLayers(int64_t first, int64_t end) { return 0 <= first && first < end && end <= maxLayers; }
 
 //===----------------------------------------------------------------------===//
 // Uses of weights
@@ -106,7 +113,7 @@ static LogicalResult verifyWeight(Operation *op, SymbolTableCollection &symbols,
 LogicalResult EmbedOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto model = (*this)->getParentOfType<ModelOp>();
   int64_t vocab = model ? model.getVocabSize() : 0;
-  return verifyWeight(*this, symbols, {getWeightAttr(), {vocab, width(getResult())}}); // C1
+  return verifyWeight(*this, symbols, {getWeightAttr(), {vocab, width(getResult())}}); // C2
 }
 
 LogicalResult RmsNormOp::verifySymbolUses(SymbolTableCollection &symbols) {
@@ -173,9 +180,9 @@ LogicalResult ModelOp::verifyRegions() {
 
 LogicalResult WeightOp::verify() {
   bool hasBounds = getFirstLayer() != 0 || getEndLayer() != 0;
-  if (hasBounds && (getFirstLayer() < 0 || getFirstLayer() >= getEndLayer())) { // C1
-    return emitOpError() << "needs layers(a to b) with 0 <= a < b, got layers(" << getFirstLayer() << " to "
-                         << getEndLayer() << ")";
+  if (hasBounds && !areLayers(getFirstLayer(), getEndLayer())) { // C1
+    return emitOpError() << "needs layers(a to b) with 0 <= a < b <= " << maxLayers << ", got layers("
+                         << getFirstLayer() << " to " << getEndLayer() << ")";
   }
   if (getExperts() < 0) { // C2
     return emitOpError() << "needs a positive number of experts, got " << getExperts();
@@ -229,15 +236,15 @@ LogicalResult ForwardOp::verifyRegions() {
 }
 
 LogicalResult SegmentOp::verify() {
-  if (getFirstLayer() < 0 || getFirstLayer() >= getEndLayer()) { // C1
-    return emitOpError() << "needs layers(a to b) with 0 <= a < b, got layers(" << getFirstLayer() << " to "
-                         << getEndLayer() << ")";
+  if (!areLayers(getFirstLayer(), getEndLayer())) { // C1
+    return emitOpError() << "needs layers(a to b) with 0 <= a < b <= " << maxLayers << ", got layers("
+                         << getFirstLayer() << " to " << getEndLayer() << ")";
   }
-  if (getVisits() <= 0) { // C2
-    return emitOpError() << "needs at least one visit, got " << getVisits();
+  if (getVisits() < 1 || getVisits() > maxVisits) { // C2
+    return emitOpError() << "needs 1 to " << maxVisits << " visits, got " << getVisits();
   }
-  if (getKvBase() < 0) { // C3
-    return emitOpError() << "needs a kv_base of at least 0, got " << getKvBase();
+  if (getKvBase() < 0 || getKvBase() > maxKvBase) { // C3
+    return emitOpError() << "needs a kv_base from 0 to " << maxKvBase << ", got " << getKvBase();
   }
   return success();
 }
@@ -292,6 +299,15 @@ LogicalResult FusedOp::verifyRegions() {
 // Computation
 //===----------------------------------------------------------------------===//
 
+LogicalResult EmbedOp::verify() {
+  auto model = (*this)->getParentOfType<ModelOp>();
+  if (model && width(getResult()) != model.getHiddenSize()) { // C1
+    return emitOpError() << "makes rows of " << width(getResult())
+                         << " columns, but the model's hidden_size is " << model.getHiddenSize();
+  }
+  return success();
+}
+
 LogicalResult RmsNormOp::verify() {
   if (!(getEps().convertToFloat() > 0) || !getEps().isFinite()) { // C1
     return emitOpError() << "needs a positive, finite eps, got " << getEps().convertToFloat();
@@ -321,13 +337,16 @@ LogicalResult AttentionOp::verify() {
     return emitOpError() << "needs positive sizes and query_heads a multiple of kv_heads, got query_heads "
                          << queryHeads << ", kv_heads " << kvHeads << " and head_dim " << headDim;
   }
-  if (width(getQuery()) != queryHeads * headDim) { // C2
-    return emitOpError() << "has a query of " << width(getQuery())
-                         << " columns, but query_heads * head_dim is " << queryHeads * headDim;
+  auto holds = [&](Value rows, int64_t heads) { // without a product that could overflow
+    return width(rows) % heads == 0 && width(rows) / heads == headDim;
+  };
+  if (!holds(getQuery(), queryHeads)) { // C2
+    return emitOpError() << "has a query of " << width(getQuery()) << " columns, but " << queryHeads
+                         << " heads of " << headDim;
   }
-  if (width(getKey()) != kvHeads * headDim) { // C2
-    return emitOpError() << "has a key of " << width(getKey()) << " columns, but kv_heads * head_dim is "
-                         << kvHeads * headDim;
+  if (!holds(getKey(), kvHeads)) { // C2
+    return emitOpError() << "has a key of " << width(getKey()) << " columns, but " << kvHeads << " heads of "
+                         << headDim;
   }
   if (!(*this)->getParentOfType<SegmentOp>()) { // C3
     return emitOpError() << "is outside any segment, which would give it a slot of the KV cache";

@@ -34,7 +34,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
   smelt.forward {
   ^bb0(%tokens: tensor<?xi32>):
     %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x4xf32>
-    // expected-error @+1 {{'smelt.attention' op has a query of 4 columns, but query_heads * head_dim is 8}}
+    // expected-error @+1 {{'smelt.attention' op has a query of 4 columns, but 4 heads of 2}}
     %a = smelt.attention %x, %x, %x query_heads(4) kv_heads(2) head_dim(2) : tensor<?x4xf32>, tensor<?x4xf32>
     smelt.return %x : tensor<?x4xf32>
   }
@@ -48,7 +48,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
   smelt.forward {
   ^bb0(%tokens: tensor<?xi32>):
     %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x4xf32>
-    // expected-error @+1 {{'smelt.attention' op has a key of 4 columns, but kv_heads * head_dim is 2}}
+    // expected-error @+1 {{'smelt.attention' op has a key of 4 columns, but 1 heads of 2}}
     %a = smelt.attention %x, %x, %x query_heads(2) kv_heads(1) head_dim(2) : tensor<?x4xf32>, tensor<?x4xf32>
     smelt.return %x : tensor<?x4xf32>
   }

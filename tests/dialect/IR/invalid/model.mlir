@@ -16,7 +16,7 @@ smelt.model @m vocab_size(4) hidden_size(8) {
 
 // C3
 // expected-error @+1 {{'smelt.model' op has two forwards}}
-smelt.model @m vocab_size(4) hidden_size(8) {
+smelt.model @m vocab_size(4) hidden_size(4) {
   smelt.weight @logits : tensor<4x4xf32> from("logits")
   // expected-note @+1 {{the first}}
   smelt.forward {

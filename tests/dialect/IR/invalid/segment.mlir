@@ -6,7 +6,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
   smelt.forward {
   ^bb0(%tokens: tensor<?xi32>):
     %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x4xf32>
-    // expected-error @+1 {{'smelt.segment' op needs layers(a to b) with 0 <= a < b, got layers(2 to 2)}}
+    // expected-error @+1 {{'smelt.segment' op needs layers(a to b) with 0 <= a < b <= 65536, got layers(2 to 2)}}
     %y = smelt.segment %x layers(2 to 2) visits(1) order(block) kv(per_visit) kv_base(0) : tensor<?x4xf32> {
     ^bb0(%h: tensor<?x4xf32>):
       smelt.yield %h : tensor<?x4xf32>
@@ -23,7 +23,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
   smelt.forward {
   ^bb0(%tokens: tensor<?xi32>):
     %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x4xf32>
-    // expected-error @+1 {{'smelt.segment' op needs layers(a to b) with 0 <= a < b, got layers(-1 to 2)}}
+    // expected-error @+1 {{'smelt.segment' op needs layers(a to b) with 0 <= a < b <= 65536, got layers(-1 to 2)}}
     %y = smelt.segment %x layers(-1 to 2) visits(1) order(block) kv(per_visit) kv_base(0) : tensor<?x4xf32> {
     ^bb0(%h: tensor<?x4xf32>):
       smelt.yield %h : tensor<?x4xf32>
@@ -40,7 +40,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
   smelt.forward {
   ^bb0(%tokens: tensor<?xi32>):
     %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x4xf32>
-    // expected-error @+1 {{'smelt.segment' op needs at least one visit, got 0}}
+    // expected-error @+1 {{'smelt.segment' op needs 1 to 65536 visits, got 0}}
     %y = smelt.segment %x layers(0 to 1) visits(0) order(block) kv(per_visit) kv_base(0) : tensor<?x4xf32> {
     ^bb0(%h: tensor<?x4xf32>):
       smelt.yield %h : tensor<?x4xf32>
@@ -57,7 +57,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
   smelt.forward {
   ^bb0(%tokens: tensor<?xi32>):
     %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x4xf32>
-    // expected-error @+1 {{'smelt.segment' op needs a kv_base of at least 0, got -4}}
+    // expected-error @+1 {{'smelt.segment' op needs a kv_base from 0 to 2147483647, got -4}}
     %y = smelt.segment %x layers(0 to 1) visits(1) order(block) kv(per_visit) kv_base(-4) : tensor<?x4xf32> {
     ^bb0(%h: tensor<?x4xf32>):
       smelt.yield %h : tensor<?x4xf32>
@@ -132,6 +132,57 @@ smelt.model @m vocab_size(4) hidden_size(4) {
       // expected-note @+1 {{the second}}
       %a1 = smelt.attention %h, %h, %h query_heads(2) kv_heads(2) head_dim(2) : tensor<?x4xf32>, tensor<?x4xf32>
       smelt.yield %a1 : tensor<?x4xf32>
+    }
+    smelt.return %x : tensor<?x4xf32>
+  }
+}
+
+// -----
+
+// C1
+smelt.model @m vocab_size(4) hidden_size(4) {
+  smelt.weight @embedding : tensor<4x4xf32> from("e")
+  smelt.forward {
+  ^bb0(%tokens: tensor<?xi32>):
+    %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x4xf32>
+    // expected-error @+1 {{'smelt.segment' op needs layers(a to b) with 0 <= a < b <= 65536, got layers(0 to 9223372036854775807)}}
+    %y = smelt.segment %x layers(0 to 9223372036854775807) visits(1) order(block) kv(per_visit) kv_base(0) : tensor<?x4xf32> {
+    ^bb0(%h: tensor<?x4xf32>):
+      smelt.yield %h : tensor<?x4xf32>
+    }
+    smelt.return %x : tensor<?x4xf32>
+  }
+}
+
+// -----
+
+// C2
+smelt.model @m vocab_size(4) hidden_size(4) {
+  smelt.weight @embedding : tensor<4x4xf32> from("e")
+  smelt.forward {
+  ^bb0(%tokens: tensor<?xi32>):
+    %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x4xf32>
+    // expected-error @+1 {{'smelt.segment' op needs 1 to 65536 visits, got 9223372036854775807}}
+    %y = smelt.segment %x layers(0 to 1) visits(9223372036854775807) order(block) kv(per_visit) kv_base(0) : tensor<?x4xf32> {
+    ^bb0(%h: tensor<?x4xf32>):
+      smelt.yield %h : tensor<?x4xf32>
+    }
+    smelt.return %x : tensor<?x4xf32>
+  }
+}
+
+// -----
+
+// C3
+smelt.model @m vocab_size(4) hidden_size(4) {
+  smelt.weight @embedding : tensor<4x4xf32> from("e")
+  smelt.forward {
+  ^bb0(%tokens: tensor<?xi32>):
+    %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x4xf32>
+    // expected-error @+1 {{'smelt.segment' op needs a kv_base from 0 to 2147483647, got 9223372036854775807}}
+    %y = smelt.segment %x layers(0 to 1) visits(1) order(block) kv(per_visit) kv_base(9223372036854775807) : tensor<?x4xf32> {
+    ^bb0(%h: tensor<?x4xf32>):
+      smelt.yield %h : tensor<?x4xf32>
     }
     smelt.return %x : tensor<?x4xf32>
   }

@@ -2,7 +2,7 @@
 
 // C1
 smelt.model @m vocab_size(4) hidden_size(8) {
-  // expected-error @+1 {{'smelt.weight' op needs layers(a to b) with 0 <= a < b, got layers(3 to 3)}}
+  // expected-error @+1 {{'smelt.weight' op needs layers(a to b) with 0 <= a < b <= 65536, got layers(3 to 3)}}
   smelt.weight @w : tensor<8xf32> from("layers.{layer}.w") layers(3 to 3)
 }
 
@@ -10,7 +10,7 @@ smelt.model @m vocab_size(4) hidden_size(8) {
 
 // C1
 smelt.model @m vocab_size(4) hidden_size(8) {
-  // expected-error @+1 {{'smelt.weight' op needs layers(a to b) with 0 <= a < b, got layers(-1 to 3)}}
+  // expected-error @+1 {{'smelt.weight' op needs layers(a to b) with 0 <= a < b <= 65536, got layers(-1 to 3)}}
   smelt.weight @w : tensor<8xf32> from("layers.{layer}.w") layers(-1 to 3)
 }
 

@@ -2,7 +2,7 @@
 // RUN: smelt-opt %s -split-input-file -verify-diagnostics
 
 // U1
-smelt.model @m vocab_size(4) hidden_size(8) {
+smelt.model @m vocab_size(4) hidden_size(4) {
   smelt.forward {
   ^bb0(%tokens: tensor<?xi32>):
     // expected-error @+1 {{'smelt.embed' op needs a smelt.weight, but @embedding is not declared in the model}}
@@ -14,7 +14,7 @@ smelt.model @m vocab_size(4) hidden_size(8) {
 // -----
 
 // U1
-smelt.model @m vocab_size(4) hidden_size(8) {
+smelt.model @m vocab_size(4) hidden_size(4) {
   smelt.buffer @ids kind(token_ids) dtype(i32) size(per_token = 4)
   smelt.forward {
   ^bb0(%tokens: tensor<?xi32>):
