@@ -142,12 +142,15 @@ ShapeLattice latticeFor(const ModelSpec &baseline, const PlanOptions &options) {
   // RoPE needs an even head_dim.
   const int64_t head_step =
       options.head_dim_step % 2 == 0 ? options.head_dim_step : 2 * options.head_dim_step;
-  lattice.hidden_size = {options.hidden_size_step, (baseline.hidden_size + 3) / 4, 2 * baseline.hidden_size};
-  lattice.head_dim = {head_step, 2, widest_head};
+  using spec::Limits;
+  lattice.hidden_size = {options.hidden_size_step, (baseline.hidden_size + 3) / 4,
+                         std::min(2 * baseline.hidden_size, Limits::width)};
+  lattice.head_dim = {head_step, 2, std::min(widest_head, Limits::head_dim)};
   lattice.expert_hidden_size = {options.expert_hidden_size_step, (moe.expert_hidden_size + 7) / 8,
-                                2 * moe.expert_hidden_size};
-  lattice.experts = {options.experts_step, moe.top_k, 16 * moe.experts};
-  lattice.max_query_heads = 4 * std::max(attention.query_heads, lattice.kv_heads.back());
+                                std::min(2 * moe.expert_hidden_size, Limits::width)};
+  lattice.experts = {options.experts_step, moe.top_k, std::min(16 * moe.experts, Limits::experts)};
+  lattice.max_query_heads =
+      std::min(4 * std::max(attention.query_heads, lattice.kv_heads.back()), Limits::heads);
   return lattice;
 }
 

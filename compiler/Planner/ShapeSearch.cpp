@@ -1,5 +1,7 @@
 #include "compiler/Planner/ShapeSearch.h"
 
+#include "compiler/Spec/SpecValidator.h"
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -53,9 +55,8 @@ struct Steps {
   Wide first = 0;
   Wide last = 0;
 
-  // Leaves what keeps the line within tolerance of target.
-  void narrow(const Line &line, int64_t target, double tolerance, int64_t step) {
-    const auto margin = static_cast<Wide>(tolerance * static_cast<double>(target));
+  // Leaves what keeps the line within margin of target.
+  void narrow(const Line &line, Wide target, Wide margin, int64_t step) {
     const Wide per_step = line.per_expert * step;
     first = std::max(first, -floorDivide(line.at - (target - margin), per_step));
     last = std::min(last, floorDivide(target + margin - line.at, per_step));
@@ -115,6 +116,23 @@ private:
     return result.matches.size() == request.keep && partial.bound() > result.matches.back().score;
   }
 
+  // How far a budget may be from its target for a point to matter; a little more, so that rounding rules out
+  // nothing.
+  Wide margin(const Partial &partial, int64_t target) const {
+    constexpr double kUnlimited = 1e6;
+    double residual = kUnlimited;
+    if (wanting_nearest) {
+      residual = result.nearest ? result.nearest->residuals.sum() - partial.residuals : residual;
+    } else {
+      residual = request.tolerance;
+      if (result.matches.size() == request.keep) {
+        residual = std::min(residual, (result.matches.back().score - partial.bound()) / kResidualWeight);
+      }
+    }
+    return static_cast<Wide>((std::max(residual, 0.0) + 1e-12) * (1 + 1e-9) * static_cast<double>(target)) +
+           1;
+  }
+
   void visitLattice() {
     // Closest KV cache first: its bound then rules out most of the rest.
     std::vector<std::tuple<double, int64_t, int64_t>> caches;
@@ -143,7 +161,7 @@ private:
          shape.query_heads += shape.kv_heads) {
       Partial next = partial;
       next.squares += squaredLog(ratio(shape.query_heads, shape.kv_heads) / grouping);
-      if (!hopeless(next)) {
+      if (shape.query_heads * shape.head_dim <= spec::Limits::width && !hopeless(next)) {
         visitHidden(shape, next);
       }
     }
@@ -163,15 +181,37 @@ private:
 
   void visitExpertWidth(Shape &shape, const Partial &partial) {
     const double wide = ratio(reference.expert_hidden_size, reference.hidden_size);
-    const Axis &axis = request.lattice.expert_hidden_size;
-    for (shape.expert_hidden_size = axis.first(); shape.expert_hidden_size <= axis.last();
-         shape.expert_hidden_size += axis.step) {
+    const auto [first, last] = reachableWidths(shape, partial);
+    const int64_t step = request.lattice.expert_hidden_size.step;
+    for (shape.expert_hidden_size = first; shape.expert_hidden_size <= last;
+         shape.expert_hidden_size += step) {
       Partial next = partial;
       next.squares += squaredLog(ratio(shape.expert_hidden_size, shape.hidden_size) / wide);
       if (!hopeless(next)) {
         visitExperts(shape, next);
       }
     }
+  }
+
+  // The expert widths at which some number of experts gives FLOPs near enough: FLOPs grow with both.
+  std::pair<int64_t, int64_t> reachableWidths(const Shape &shape, const Partial &partial) const {
+    const Axis &axis = request.lattice.expert_hidden_size;
+    const Wide target = request.target.training_flops_per_token;
+    const Wide most = margin(partial, request.target.training_flops_per_token);
+    // Smallest multiple of the step in the range, or one step past it, whose FLOPs reach the amount.
+    const auto firstReaching = [&](int64_t experts, Wide amount) {
+      int64_t low = axis.first() / axis.step;
+      int64_t high = axis.last() / axis.step + 1;
+      Shape probe = shape;
+      while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        probe.expert_hidden_size = middle * axis.step;
+        trainingFlops(probe)(experts) >= amount ? high = middle : low = middle + 1;
+      }
+      return low * axis.step;
+    };
+    return {firstReaching(request.lattice.experts.last(), target - most),
+            firstReaching(request.lattice.experts.first(), target + most + 1) - axis.step};
   }
 
   Line params(const Shape &shape) const {
@@ -221,10 +261,10 @@ private:
     const Line flops = trainingFlops(shape);
     const int64_t step = request.lattice.experts.step;
     Steps steps{Wide(request.lattice.experts.first()) / step, Wide(request.lattice.experts.last()) / step};
-    if (!wanting_nearest) {
-      steps.narrow(stored, request.target.non_embedding_params, request.tolerance, step);
-      steps.narrow(flops, request.target.training_flops_per_token, request.tolerance, step);
-    }
+    steps.narrow(stored, request.target.non_embedding_params,
+                 margin(partial, request.target.non_embedding_params), step);
+    steps.narrow(flops, request.target.training_flops_per_token,
+                 margin(partial, request.target.training_flops_per_token), step);
     if (steps.first > steps.last) {
       return;
     }
