@@ -8,6 +8,8 @@ std::span<const CommandInfo> commandTable() {
   static constexpr std::array commands = {
       CommandInfo{"budget", "Count parameters, FLOPs and KV cache of a spec", makeBudgetCommand},
       CommandInfo{"weights", "Write random weights for a spec", makeWeightsCommand},
+      CommandInfo{"compile", "Compile a spec to an artifact", makeCompileCommand},
+      CommandInfo{"run", "Run a compiled model on given tokens", makeRunCommand},
       CommandInfo{"doctor", "Show what this machine has, and what is missing for what", makeDoctorCommand},
   };
   return commands;

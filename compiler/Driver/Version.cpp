@@ -4,6 +4,8 @@
 
 namespace smelt::driver {
 
-std::string versionText() { return "smeltc " SMELT_VERSION " (LLVM " LLVM_VERSION_STRING ")"; }
+std::string producerText() { return "smeltc " SMELT_VERSION; }
+
+std::string versionText() { return producerText() + " (LLVM " LLVM_VERSION_STRING ")"; }
 
 } // namespace smelt::driver

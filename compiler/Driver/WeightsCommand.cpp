@@ -2,13 +2,13 @@
 #include "compiler/Driver/Commands.h"
 
 #include "compiler/Driver/Console.h"
-#include "compiler/Driver/Interrupt.h"
 #include "compiler/Driver/Options.h"
 #include "compiler/Driver/Progress.h"
 #include "compiler/Driver/SpecInput.h"
 #include "compiler/Driver/UserError.h"
 #include "compiler/Weights/InitWeights.h"
 #include "runtime/src/Text.h"
+#include "runtime/tools/smelt-run/StopSignal.h"
 
 namespace smelt::driver {
 
@@ -43,10 +43,10 @@ public:
 
   smelt_status run() override {
     spec::ModelSpec spec = loadSpec(spec_path);
-    watchForInterrupts();
+    runtime::StopSignal stop;
     Progress progress(1);
     progress.begin("writing weights");
-    options.cancelled = interrupted;
+    options.cancelled = runtime::StopSignal::requested;
     options.progress = [&](uint64_t done, uint64_t total) {
       progress.update(
           fmt::format("{} of {} ({} %)", formatBytes(done), formatBytes(total), 100 * done / total));

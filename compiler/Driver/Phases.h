@@ -1,0 +1,24 @@
+// The phases of `smeltc compile`, in order: progress, --timing and --until go by their names.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace smelt::driver {
+
+// "read", "build", one for each pass of the lowering, "codegen", "write".
+struct PhaseInfo {
+  std::string name;
+  std::string description; // of what it does, for progress and --help
+};
+
+inline constexpr const char *phase_read = "read";
+inline constexpr const char *phase_build = "build";
+inline constexpr const char *phase_unroll = "unroll-visits";
+inline constexpr const char *phase_codegen = "codegen";
+inline constexpr const char *phase_write = "write";
+
+// `unroll` adds the optional phase that turns visits into straight-line code.
+std::vector<PhaseInfo> compilePhases(bool unroll);
+
+} // namespace smelt::driver
