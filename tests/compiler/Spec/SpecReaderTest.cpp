@@ -211,7 +211,12 @@ TEST_CASE("characters beyond ASCII stay in strings and comments") {
   CHECK(parseSpec(edited("\"full\"", "'modèle \"#' # '"), "s").spec->name == "modèle \"#");
   CHECK(parseSpec(edited("\"full\"", R"("a \" # b \\" # ")"), "s").spec->name == "a \" # b \\");
   CHECK(parseSpec("\xef\xbb\xbf" + std::string(kFullSpec), "s"));
-  CHECK(errorsOf("# é\nmodèle = 1") == "a.toml:2:4: a character beyond ASCII outside strings and comments\n");
+  const std::string refused =
+      "a character beyond ASCII; outside comments and strings after 'key =' write it as an escape\n";
+  CHECK(errorsOf("# é\nmodèle = 1") == "a.toml:2:4: " + refused);
+  CHECK(errorsOf("m = { name = \"é\" }") == "a.toml:1:15: " + refused);
+  CHECK(errorsOf("a = [\nname=\"é\"]") == "a.toml:2:7: " + refused);
+  CHECK(errorsOf("a = 0x=\"é\"") == "a.toml:1:9: " + refused);
   CHECK(errorsOf("a = \"\"\"x\"\"\"") == "a.toml:1:5: a multi-line string; a spec has none\n");
   CHECK(errorsOf("a = '''x'''") == "a.toml:1:5: a multi-line string; a spec has none\n");
 }
