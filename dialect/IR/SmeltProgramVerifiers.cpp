@@ -127,7 +127,9 @@ static LogicalResult verifyReads(CallOp call, DenseSet<StringAttr> &written) {
   }
   auto bindings = call.getBindings().getAsRange<BindingAttr>();
   for (auto [argument, binding] : llvm::zip(signature->arguments, bindings)) {
-    auto buffer = SymbolTable::lookupNearestSymbolFrom<BufferOp>(call, binding.getSymbol());
+    auto buffer = binding.getKind() == BindingKind::buffer
+                      ? SymbolTable::lookupNearestSymbolFrom<BufferOp>(call, binding.getSymbol())
+                      : BufferOp();
     if (buffer && buffer.getKind() == BufferKind::workspace && argument.access != KernelAccess::write &&
         !written.contains(buffer.getSymNameAttr())) {
       return call.emitOpError("reads @") << buffer.getSymName() << " as '" << argument.name

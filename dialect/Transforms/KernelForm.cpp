@@ -42,6 +42,16 @@ public:
     }
     form.signature = std::move(*signature);
     assert(form.signature.arguments.size() == form.arguments.size() && "form and signature disagree");
+    for (OpResult result : fused.getResults()) {
+      bool covered = llvm::any_of(form.arguments, [&](const FormArgument &argument) {
+        return llvm::is_contained(argument.values, Value(result));
+      });
+      if (!covered) {
+        return fused.emitOpError("of role '")
+               << form.role << "' yields as result #" << result.getResultNumber()
+               << " a value that its kernel does not write";
+      }
+    }
     return std::move(form);
   }
 

@@ -44,7 +44,8 @@ private:
       FusedOp fused = entry.first;
       const KernelForm &form = entry.second;
       auto names = fused->getAttrOfType<ArrayAttr>("results_in");
-      if (!names || names.size() != fused.getNumResults()) {
+      if (!names || names.size() != fused.getNumResults() ||
+          !llvm::all_of(names, llvm::IsaPred<FlatSymbolRefAttr>)) {
         return fused.emitOpError("has no results_in for its results; run smelt-plan-memory first");
       }
       for (auto [result, name] : llvm::zip(fused.getResults(), names.getAsRange<FlatSymbolRefAttr>())) {

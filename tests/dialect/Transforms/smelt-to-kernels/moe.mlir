@@ -1,0 +1,75 @@
+// Every role of an attention and MoE layer; moe_plan follows route, and its plan serves until the combination.
+// RUN: smelt-opt %s --smelt-fuse --smelt-plan-memory --smelt-to-kernels | FileCheck %s
+// RUN: smelt-opt %s --smelt-fuse --smelt-plan-memory --smelt-to-kernels | smelt-opt | FileCheck %s
+
+// CHECK: smelt.block layers(0 to 2) visits(2) order(block) slot_base(0) {
+// CHECK-NEXT: smelt.call @norm_linear_h8_o8_o4_o4_bias_f32(buffer @residual, weight @attention_norm, weight @q, weight @k, weight @v, weight @qb, weight @kb, weight @vb, buffer @[[QKV:[a-z0-9]*]]) constants(token_count, immediate 925353388)
+// CHECK-NEXT: smelt.call @rope_append_q2_k1_d4_headnorm_f32(buffer @[[QKV]], buffer @positions, buffer @sequence_ids, buffer @rope_d4, weight @q_norm, weight @k_norm, buffer @[[Q:[a-z0-9]*]], state_slot @k_cache_h1_d4, state_slot @v_cache_h1_d4) constants(token_count, kv_capacity, immediate 925353388)
+// CHECK-NEXT: smelt.call @attention_q2_k1_d4(buffer @[[Q]], buffer @positions, buffer @sequence_ids, state_slot @k_cache_h1_d4, state_slot @v_cache_h1_d4, buffer @[[A:[a-z0-9]*]]) constants(token_count, kv_capacity)
+// CHECK-NEXT: smelt.call @linear_residual_i8_o8_f32(buffer @[[A]], weight @o, buffer @residual, buffer @residual) constants(token_count, immediate 1056964608)
+// CHECK-NEXT: smelt.call @norm_linear_h8_o3_emit_f32(buffer @residual, weight @ffn_norm, buffer @[[N:[a-z0-9]*]], weight @router, buffer @[[L:[a-z0-9]*]]) constants(token_count, immediate 925353388)
+// CHECK-NEXT: smelt.call @route_e3_k2_sigmoid(buffer @[[L]], buffer @[[I:[a-z0-9]*]], buffer @[[W:[a-z0-9]*]]) constants(token_count)
+// CHECK-NEXT: smelt.call @moe_plan_e3_k2(buffer @[[I]], buffer @[[P:[a-z0-9]*]]) constants(token_count)
+// CHECK-NEXT: smelt.call @experts_gate_up_h8_f6_e3_k2_f32(buffer @[[N]], buffer @[[P]], weight_table @expert_gate, weight_table @expert_up, buffer @[[EH:[a-z0-9]*]]) constants(token_count)
+// CHECK-NEXT: smelt.call @experts_down_h8_f6_e3_k2_f32(buffer @[[EH]], buffer @[[P]], weight_table @expert_down, buffer @[[Y:[a-z0-9]*]]) constants(token_count)
+// CHECK-NEXT: smelt.call @gate_up_i8_o6_raw_f32(buffer @[[N]], weight @shared_gate, weight @shared_up, buffer @[[SH:[a-z0-9]*]]) constants(token_count, immediate 0)
+// CHECK-NEXT: smelt.call @combine_residual_h8_e3_k2(buffer @[[Y]], buffer @[[P]], buffer @[[W]], buffer @residual, buffer @residual) constants(token_count, immediate 1056964608)
+// CHECK-NEXT: smelt.call @linear_residual_i6_o8_f32(buffer @[[SH]], weight @shared_down, buffer @residual, buffer @residual) constants(token_count, immediate 1056964608)
+// CHECK-NEXT: }
+
+smelt.model @moe vocab_size(8) hidden_size(8) {
+  smelt.weight @embedding : tensor<8x8xf32> from("embedding")
+  smelt.weight @attention_norm : tensor<8xf32> from("l{layer}.an") layers(0 to 2)
+  smelt.weight @q : tensor<8x8xf32> from("l{layer}.q") layers(0 to 2)
+  smelt.weight @k : tensor<4x8xf32> from("l{layer}.k") layers(0 to 2)
+  smelt.weight @v : tensor<4x8xf32> from("l{layer}.v") layers(0 to 2)
+  smelt.weight @qb : tensor<8xf32> from("l{layer}.qb") layers(0 to 2)
+  smelt.weight @kb : tensor<4xf32> from("l{layer}.kb") layers(0 to 2)
+  smelt.weight @vb : tensor<4xf32> from("l{layer}.vb") layers(0 to 2)
+  smelt.weight @q_norm : tensor<4xf32> from("l{layer}.qn") layers(0 to 2)
+  smelt.weight @k_norm : tensor<4xf32> from("l{layer}.kn") layers(0 to 2)
+  smelt.weight @o : tensor<8x8xf32> from("l{layer}.o") layers(0 to 2)
+  smelt.weight @ffn_norm : tensor<8xf32> from("l{layer}.fn") layers(0 to 2)
+  smelt.weight @router : tensor<3x8xf32> from("l{layer}.router") layers(0 to 2)
+  smelt.weight @expert_gate : tensor<6x8xf32> from("l{layer}.e{expert}.g") layers(0 to 2) experts(3)
+  smelt.weight @expert_up : tensor<6x8xf32> from("l{layer}.e{expert}.u") layers(0 to 2) experts(3)
+  smelt.weight @expert_down : tensor<8x6xf32> from("l{layer}.e{expert}.d") layers(0 to 2) experts(3)
+  smelt.weight @shared_gate : tensor<6x8xf32> from("l{layer}.sg") layers(0 to 2)
+  smelt.weight @shared_up : tensor<6x8xf32> from("l{layer}.su") layers(0 to 2)
+  smelt.weight @shared_down : tensor<8x6xf32> from("l{layer}.sd") layers(0 to 2)
+  smelt.forward {
+  ^bb0(%tokens: tensor<?xi32>):
+    %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x8xf32>
+    %y = smelt.segment %x layers(0 to 2) visits(2) order(block) kv(per_visit) kv_base(0) : tensor<?x8xf32> {
+    ^bb0(%h: tensor<?x8xf32>):
+      %n = smelt.rms_norm %h, @attention_norm eps(1.0e-5) : tensor<?x8xf32>
+      %v = smelt.linear %n, @v bias(@vb) : tensor<?x8xf32> -> tensor<?x4xf32>
+      %k = smelt.linear %n, @k bias(@kb) : tensor<?x8xf32> -> tensor<?x4xf32>
+      %kn = smelt.rms_norm %k, @k_norm eps(1.0e-5) heads(1) : tensor<?x4xf32>
+      %kr = smelt.rope %kn heads(1) theta(1.0e4) : tensor<?x4xf32>
+      %q = smelt.linear %n, @q bias(@qb) : tensor<?x8xf32> -> tensor<?x8xf32>
+      %qn = smelt.rms_norm %q, @q_norm eps(1.0e-5) heads(2) : tensor<?x8xf32>
+      %qr = smelt.rope %qn heads(2) theta(1.0e4) : tensor<?x8xf32>
+      %a = smelt.attention %qr, %kr, %v query_heads(2) kv_heads(1) head_dim(4) : tensor<?x8xf32>, tensor<?x4xf32>
+      %o = smelt.linear %a, @o : tensor<?x8xf32> -> tensor<?x8xf32>
+      %x1 = smelt.residual_add %h, %o scale(0.5) : tensor<?x8xf32>
+      %fn = smelt.rms_norm %x1, @ffn_norm eps(1.0e-5) : tensor<?x8xf32>
+      %logits = smelt.linear %fn, @router : tensor<?x8xf32> -> tensor<?x3xf32>
+      %i, %w = smelt.route %logits top_k(2) router(sigmoid) : tensor<?x3xf32> -> tensor<?x2xi32>, tensor<?x2xf32>
+      %eg = smelt.expert_linear %fn, %i, @expert_gate : tensor<?x8xf32>, tensor<?x2xi32> -> tensor<?x2x6xf32>
+      %eu = smelt.expert_linear %fn, %i, @expert_up : tensor<?x8xf32>, tensor<?x2xi32> -> tensor<?x2x6xf32>
+      %es = smelt.swiglu %eg, %eu : tensor<?x2x6xf32>
+      %ed = smelt.expert_linear %es, %i, @expert_down : tensor<?x2x6xf32>, tensor<?x2xi32> -> tensor<?x2x8xf32>
+      %c = smelt.combine %ed, %w : tensor<?x2x8xf32>, tensor<?x2xf32> -> tensor<?x8xf32>
+      %sg = smelt.linear %fn, @shared_gate : tensor<?x8xf32> -> tensor<?x6xf32>
+      %su = smelt.linear %fn, @shared_up : tensor<?x8xf32> -> tensor<?x6xf32>
+      %ss = smelt.swiglu %sg, %su : tensor<?x6xf32>
+      %sd = smelt.linear %ss, @shared_down : tensor<?x6xf32> -> tensor<?x8xf32>
+      %sum = smelt.add %c, %sd : tensor<?x8xf32>
+      %x2 = smelt.residual_add %x1, %sum scale(0.5) : tensor<?x8xf32>
+      smelt.yield %x2 : tensor<?x8xf32>
+    }
+    %l = smelt.lm_head %y, @embedding : tensor<?x8xf32> -> tensor<?x8xf32>
+    smelt.return %l : tensor<?x8xf32>
+  }
+}
