@@ -77,15 +77,25 @@ Result<std::shared_ptr<const Artifact>> Artifact::open(const std::string &path) 
   if (!file.ok()) {
     return file.takeStatus();
   }
-  Result<std::shared_ptr<const Artifact>> artifact = parse(path, file->bytes());
-  if (artifact.ok()) {
-    const_cast<Artifact &>(**artifact).file = std::move(*file);
+  Result<std::shared_ptr<Artifact>> artifact = build(path, file->bytes(), {});
+  if (!artifact.ok()) {
+    return artifact.takeStatus();
   }
-  return artifact;
+  (*artifact)->file = std::move(*file);
+  return std::shared_ptr<const Artifact>(std::move(*artifact));
 }
 
 Result<std::shared_ptr<const Artifact>>
 Artifact::parse(const std::string &name, std::span<const std::byte> bytes, ArtifactOptions options) {
+  Result<std::shared_ptr<Artifact>> artifact = build(name, bytes, options);
+  if (!artifact.ok()) {
+    return artifact.takeStatus();
+  }
+  return std::shared_ptr<const Artifact>(std::move(*artifact));
+}
+
+Result<std::shared_ptr<Artifact>> Artifact::build(const std::string &name, std::span<const std::byte> bytes,
+                                                  ArtifactOptions options) {
   if (Status status = checkHeader(name, bytes, options); !status.ok()) {
     return status;
   }
@@ -106,7 +116,7 @@ Artifact::parse(const std::string &name, std::span<const std::byte> bytes, Artif
                             printable(artifact->root->producer()->string_view()), problems.size(),
                             problems.size() == 1 ? "" : "s", problems.text()));
   }
-  return std::shared_ptr<const Artifact>(std::move(artifact));
+  return artifact;
 }
 
 smelt_artifact_header Artifact::header() const {

@@ -37,6 +37,8 @@ public:
 
 private:
   Artifact() = default;
+  static Result<std::shared_ptr<Artifact>> build(const std::string &name, std::span<const std::byte> bytes,
+                                                 ArtifactOptions options);
 
   std::string label;
   std::optional<MappedFile> file;

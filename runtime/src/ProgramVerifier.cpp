@@ -15,7 +15,8 @@ bool isWritable(BufferKind kind) {
 
 class ProgramVerifier {
 public:
-  ProgramVerifier(const Manifest &manifest, ProblemList &problems) : manifest(manifest), problems(problems) {}
+  ProgramVerifier(const Manifest &manifest, ProblemList &problems)
+      : manifest(manifest), problems(problems), written(manifest.buffers()->size()) {}
 
   void run() {
     uint64_t launches = 0;
@@ -82,9 +83,13 @@ private:
                            int(call.constants()->Get(i)->kind())));
       }
     }
+    willBeWritten.clear();
     for (uint32_t i = 0; i < call.bindings()->size(); ++i) {
       subject = fmt::format("binding {} of kernel '{}'", i, name);
       verifyBinding(block, *call.bindings()->Get(i), *kernel.bindings()->Get(i));
+    }
+    for (uint32_t index : willBeWritten) {
+      written[index] = true;
     }
   }
 
@@ -116,6 +121,13 @@ private:
     if (use.access() != Access::read && !isWritable(buffer.kind())) {
       report(fmt::format("{} writes buffer '{}', which is {}", subject, name,
                          EnumNameBufferKind(buffer.kind())));
+    }
+    if (use.access() != Access::write && !written[binding.index()] &&
+        (buffer.kind() == BufferKind::workspace || buffer.kind() == BufferKind::logits)) {
+      report(fmt::format("{} reads buffer '{}', which nothing has written yet", subject, name));
+    }
+    if (use.access() != Access::read) {
+      willBeWritten.push_back(binding.index());
     }
     if (!covers(*buffer.size(), *use.size())) {
       report(fmt::format("{} may touch {} bytes, buffer '{}' has {}", subject, formatSize(*use.size()), name,
@@ -162,6 +174,10 @@ private:
   ProblemList &problems;
   uint32_t blockIndex = 0, callIndex = 0;
   std::string subject;
+  // Buffers that some call so far has written. One pass in program order is enough: a loop's first round is
+  // the one that could read too early.
+  std::vector<bool> written;
+  std::vector<uint32_t> willBeWritten; // by the current call
 };
 
 } // namespace
