@@ -5,9 +5,9 @@
 namespace smelt::codegen::cpu {
 
 const std::vector<IsaLevel> &isaLevels() {
-  // 32 zmm registers hold 16 accumulators with both operands; 16 ymm registers hold 8. One row has only its
-  // columns to keep two FMA pipes of four cycles' latency busy, hence 8 columns.
-  static const std::vector<RegisterTile> zmm = {{4, 4}, {2, 8}, {1, 8}};
+  // 32 zmm registers hold 24 accumulators with four weight rows and one activation; 16 ymm registers hold 8
+  // with both operands. Few rows have only their columns to keep two FMA pipes of four cycles' latency busy.
+  static const std::vector<RegisterTile> zmm = {{6, 4}, {2, 8}, {1, 8}};
   static const std::vector<RegisterTile> ymm = {{4, 2}, {2, 4}, {1, 8}};
   static const std::vector<IsaLevel> levels = {
       {"x86-64-v4+bf16", "x86-64-v4", "+avx512bf16",

@@ -128,13 +128,10 @@ void Panel::tile(Value panelRow, Value weightRow, Value result, int64_t rows, in
   if (full != depth) {
     acc = accumulate(e.c(full), depth - full, acc);
   }
-  Value sums = reduceAdd(e, acc);
+  // Row by row, so that a row's sums take the same path in a tile of any height.
   for (int64_t row = 0; row < rows; ++row) {
-    llvm::SmallVector<int64_t> lanes;
-    for (int64_t column = 0; column < columns; ++column) {
-      lanes.push_back(row * columns + column);
-    }
-    e.store(e.shuffle(sums, sums, lanes), e.at(result, e.f32(), row * ldResult));
+    Value sums = reduceAdd(e, ArrayRef<Value>(acc).slice(row * columns, columns));
+    e.store(sums, e.at(result, e.f32(), row * ldResult));
   }
 }
 
@@ -154,7 +151,8 @@ void Panel::multiply(Value panel, Value rows, Value weightRows, Value columns, i
     Value row = e.c(0);
     for (RegisterTile shape : e.isa.tiles) {
       int64_t width = std::min(shape.columns, group);
-      Value end = e.sub(rows, e.rem(rows, shape.rows));
+      Value left = e.sub(rows, row);
+      Value end = e.sub(rows, e.rem(left, shape.rows));
       for (int64_t part = 0; part < group; part += width) {
         Value column = e.add(first, part);
         e.loop(row, end, shape.rows, [&](Value r) {
