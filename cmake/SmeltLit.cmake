@@ -6,7 +6,7 @@ find_package(Python3 COMPONENTS Interpreter)
 
 function(smelt_add_lit_suite)
   if(NOT SMELT_LIT OR NOT SMELT_FILECHECK)
-    message(STATUS "lit or FileCheck not found (llvm-22-tools): the lit tests are left out")
+    message(WARNING "lit or FileCheck not found (llvm-22-tools): the lit tests are left out")
     return()
   endif()
   cmake_path(GET SMELT_FILECHECK PARENT_PATH SMELT_LLVM_TOOLS_DIR)
@@ -17,7 +17,7 @@ function(smelt_add_lit_suite)
     endif()
   endforeach()
   configure_file("${PROJECT_SOURCE_DIR}/tests/lit.site.cfg.py.in" "${PROJECT_BINARY_DIR}/tests/lit.site.cfg.py" @ONLY)
-  add_test(NAME lit COMMAND "${SMELT_LIT}" -s --no-progress-bar "${PROJECT_BINARY_DIR}/tests")
+  add_test(NAME lit COMMAND "${SMELT_LIT}" -sv --no-progress-bar "${PROJECT_BINARY_DIR}/tests")
   if(SMELT_LIT_TOOLS)
     # `ninja check-lit` builds the tools and runs the suite.
     add_custom_target(check-lit COMMAND "${SMELT_LIT}" -sv "${PROJECT_BINARY_DIR}/tests" DEPENDS ${SMELT_LIT_TOOLS}

@@ -111,14 +111,6 @@ void ForwardOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn set
   }
 }
 
-int64_t ForwardOp::kvSlots() {
-  int64_t slots = 0;
-  for (auto segment : getBody().getOps<SegmentOp>()) {
-    slots = std::max(slots, segment.getKvBase() + segment.executedLayers());
-  }
-  return slots;
-}
-
 void SegmentOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
   if (region.getNumArguments() == 1) {
     setName(region.getArgument(0), "x");

@@ -144,8 +144,6 @@ def Smelt_ForwardOp : Smelt_Op<"forward", [HasParent<"ModelOp">, SingleBlock,
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     ::mlir::Value getTokens() { return getBody().getArgument(0); }
-    // The number of slots of the KV cache: the highest that a segment uses, plus one.
-    int64_t kvSlots();
   }];
 }
 
