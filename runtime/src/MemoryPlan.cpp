@@ -2,13 +2,12 @@
 
 #include "runtime/schema/manifest_generated.h"
 #include "runtime/src/ArtifactVerifier.h"
+#include "runtime/src/SystemCpus.h"
 #include "runtime/src/Text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sched.h>
-#include <thread>
 
 namespace smelt::runtime {
 
@@ -24,14 +23,6 @@ constexpr uint32_t maxThreads = 1024;
 constexpr uint32_t maxSequences = 1 << 20;
 // Room for alignment and page rounding in every sum.
 constexpr uint64_t maxBytes = uint64_t(1) << 60;
-
-uint32_t usableCpus() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    return uint32_t(std::max(CPU_COUNT(&set), 1));
-  }
-  return std::max(std::thread::hardware_concurrency(), 1u);
-}
 
 uint64_t roundUp(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 

@@ -1,5 +1,6 @@
 #include "runtime/src/SystemMemory.h"
 
+#include "runtime/src/Cgroups.h"
 #include "runtime/src/Text.h"
 
 #include <fmt/format.h>
@@ -61,38 +62,15 @@ std::optional<uint64_t> groupAvailable(const std::string &folder, const CgroupFi
   return *limit - std::min(used, *limit);
 }
 
-// The smallest remainder of the group and the groups around it.
-uint64_t hierarchyAvailable(const std::string &root, std::string path, const CgroupFiles &files) {
-  uint64_t least = UINT64_MAX;
-  for (;;) {
-    least = std::min(least, groupAvailable(root + path, files).value_or(UINT64_MAX));
-    size_t slash = path.rfind('/');
-    if (slash == path.npos) {
-      return least;
-    }
-    path.resize(slash);
-  }
-}
-
 } // namespace
 
 uint64_t availableMemory() {
   uint64_t least = systemAvailable().value_or(UINT64_MAX);
-  std::ifstream in("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(in, line)) { // "id:controllers:path"
-    size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == line.npos || second == line.npos) {
-      continue;
-    }
-    std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
-    if (controllers.empty()) {
-      least = std::min(least, hierarchyAvailable("/sys/fs/cgroup", path, {"memory.max", "memory.current"}));
-    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
-      least = std::min(least, hierarchyAvailable("/sys/fs/cgroup/memory", path,
-                                                 {"memory.limit_in_bytes", "memory.usage_in_bytes"}));
-    }
-  }
+  visitCgroups("memory", [&](const std::string &folder, int version) {
+    CgroupFiles files = version == 2 ? CgroupFiles{"memory.max", "memory.current"}
+                                     : CgroupFiles{"memory.limit_in_bytes", "memory.usage_in_bytes"};
+    least = std::min(least, groupAvailable(folder, files).value_or(UINT64_MAX));
+  });
   return least;
 }
 

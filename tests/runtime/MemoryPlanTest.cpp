@@ -1,5 +1,6 @@
 #include "runtime/src/MemoryPlan.h"
 #include "runtime/src/RopeTable.h"
+#include "runtime/src/SystemCpus.h"
 #include "runtime/src/SystemMemory.h"
 #include "tests/runtime/ToyModel.h"
 
@@ -88,6 +89,11 @@ TEST_CASE("A rope table holds cosines and sines") {
       CHECK(table[position][3 + i] == float(std::sin(angle)));
     }
   }
+}
+
+TEST_CASE("Some CPU is usable") {
+  CHECK(usableCpus() >= 1);
+  CHECK(usableCpus() <= 4096);
 }
 
 TEST_CASE("Some memory is available, less than exists") {

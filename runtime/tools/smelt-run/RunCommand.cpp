@@ -298,6 +298,9 @@ int runCommand(const RunOptions &options, const std::string &program) {
   } catch (const std::exception &exception) {
     status = fail(SMELT_internal, exception.what());
   }
+  if (status.code == SMELT_interrupted) {
+    status.message = "stopped by a signal";
+  }
   if (!status.ok()) {
     std::fprintf(stderr, "%s: %s\n", program.c_str(), status.message.c_str());
   }
