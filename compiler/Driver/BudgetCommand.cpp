@@ -37,13 +37,6 @@ public:
   }
 
 private:
-  static CLI::Validator attendedPositions() {
-    auto check = [](std::string &text) -> std::string {
-      return budget::Attended::parse(text) ? "" : fmt::format("'{}' is not a positive multiple of 0.5", text);
-    };
-    return CLI::Validator(check, "");
-  }
-
   std::string spec_path;
   std::string attended;
   bool json = false;

@@ -7,9 +7,11 @@ namespace smelt::driver {
 std::span<const CommandInfo> commandTable() {
   static constexpr std::array commands = {
       CommandInfo{"budget", "Count parameters, FLOPs and KV cache of a spec", makeBudgetCommand},
+      CommandInfo{"plan", "Derive a looped model with the budgets of a baseline", makePlanCommand},
       CommandInfo{"weights", "Write random weights for a spec", makeWeightsCommand},
       CommandInfo{"compile", "Compile a spec to an artifact", makeCompileCommand},
       CommandInfo{"run", "Run a compiled model on given tokens", makeRunCommand},
+      CommandInfo{"inspect", "Show what is in a spec, an artifact or a weights file", makeInspectCommand},
       CommandInfo{"doctor", "Show what this machine has, and what is missing for what", makeDoctorCommand},
   };
   return commands;

@@ -3,12 +3,12 @@
 
 #include "compiler/Driver/Compilation.h"
 #include "compiler/Driver/Console.h"
+#include "compiler/Driver/FileOutput.h"
 #include "compiler/Driver/Options.h"
 #include "compiler/Driver/Phases.h"
 #include "compiler/Driver/UserError.h"
 #include "compiler/Lowering/Pipeline.h"
 #include "compiler/Spec/Suggest.h"
-#include "runtime/src/AtomicFile.h"
 #include "runtime/src/Text.h"
 #include "runtime/tools/smelt-run/StopSignal.h"
 
@@ -20,26 +20,6 @@ namespace {
 
 enum class Emit { artifact, smelt, llvm, assembly };
 enum class Target { cpu };
-
-void check(const runtime::Status &status) {
-  if (!status.ok()) {
-    throw UserError(status.code, status.message);
-  }
-}
-
-runtime::AtomicFile create(const std::string &path) {
-  runtime::Result<runtime::AtomicFile> file = runtime::AtomicFile::create(path);
-  if (!file.ok()) {
-    check(file.status());
-  }
-  return std::move(*file);
-}
-
-void writeFile(const std::string &path, std::span<const std::byte> bytes) {
-  runtime::AtomicFile file = create(path);
-  check(file.write(bytes));
-  check(file.commit());
-}
 
 class CompileCommand : public Command {
 public:
@@ -89,7 +69,7 @@ public:
     } else {
       std::string text = emit == Emit::smelt ? compilation.moduleText() : kernelTexts(compilation);
       progress.finish();
-      output.empty() ? printResult(text) : writeFile(output, std::as_bytes(std::span(text)));
+      output.empty() ? printResult(text) : writeFile(output, text);
     }
     if (timing) {
       fmt::print(stderr, "{}", formatTimes(progress.times()));
@@ -172,7 +152,7 @@ private:
 
   void compileArtifact(Compilation &compilation, Progress &progress) {
     // Finds out now, not after the work, whether the file can be written.
-    create(output);
+    checkWritable(output);
     compilation.generateCode();
     std::vector<uint8_t> bytes = compilation.serialize();
     writeFile(output, std::as_bytes(std::span(bytes)));

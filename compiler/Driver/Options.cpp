@@ -1,5 +1,7 @@
 #include "compiler/Driver/Options.h"
 
+#include "compiler/Budget/Attended.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -51,6 +53,23 @@ CLI::Validator wholeNumber(uint64_t lowest, uint64_t highest) {
       return "";
     }
     return fmt::format("'{}' is not a whole number from {} to {}", text, lowest, highest);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator number() {
+  auto check = [](std::string &text) -> std::string {
+    double value = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    bool whole = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+    return whole ? "" : fmt::format("'{}' is not a number", text);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator attendedPositions() {
+  auto check = [](std::string &text) -> std::string {
+    return budget::Attended::parse(text) ? "" : fmt::format("'{}' is not a positive multiple of 0.5", text);
   };
   return CLI::Validator(check, "");
 }

@@ -30,6 +30,12 @@ template <typename Enum> CLI::Validator choice(std::vector<std::pair<std::string
 // A whole number from `lowest` to `highest`, both included.
 CLI::Validator wholeNumber(uint64_t lowest, uint64_t highest);
 
+// A decimal number.
+CLI::Validator number();
+
+// A mean number of attended positions, as budget::Attended reads it.
+CLI::Validator attendedPositions();
+
 // A size of at least one byte, with an optional unit, decimal (1.5GB) or binary (2GiB); becomes a plain
 // number.
 CLI::Validator byteSize();

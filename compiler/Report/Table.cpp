@@ -61,8 +61,4 @@ std::string shortCount(int64_t value) {
   return fmt::format("{:.{}f}{}", scaled, decimals, units[unit]);
 }
 
-std::string relativeChange(double value, double reference) {
-  return fmt::format("{:+.2f} %", reference == 0 ? 0.0 : 100 * (value / reference - 1));
-}
-
 } // namespace smelt::report

@@ -21,7 +21,5 @@ private:
 std::string groupDigits(int64_t value);
 // "3.91 B": thousands as K, M, B, T; three significant digits.
 std::string shortCount(int64_t value);
-// "+1.2 %": how much more `value` is than `reference`.
-std::string relativeChange(double value, double reference);
 
 } // namespace smelt::report
