@@ -56,9 +56,9 @@ Built build(const spec::ModelSpec &spec, const CompileSettings &settings, uint64
   options.seed = weights_seed;
   options.dtype =
       settings.precision == Precision::f32 ? weights::WeightDType::f32 : weights::WeightDType::bf16;
-  weights::InitResult result;
-  if (const auto failure = weights::initWeights(spec, options, result)) {
-    throw std::runtime_error(failure->message);
+  const auto written = weights::initWeights(spec, options);
+  if (!written.ok()) {
+    throw std::runtime_error(written.status().message);
   }
   return built;
 }
