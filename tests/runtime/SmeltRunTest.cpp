@@ -208,6 +208,22 @@ TEST_CASE_METHOD(Fixture, "A closed or full standard output is an io error") {
   CHECK_THAT(result.err, Contains("standard output cannot be written: No space left on device"));
 }
 
+TEST_CASE_METHOD(Fixture, "A file size limit is an io error that leaves nothing behind") {
+  std::string command = "ulimit -f 1; \"$@\"";
+  std::vector<std::string> shell = {
+      "/bin/bash",       "-c",       command,           "sh",      SMELT_RUN, files.artifactPath, "--weights",
+      files.weightsPath, "--logits", out.path("l.npy"), "--tokens"};
+  std::string tokens = "1";
+  for (int i = 0; i < 100; ++i) {
+    tokens += ",1";
+  }
+  shell.push_back(tokens);
+  ProcessResult result = runProcess(shell);
+  CHECK(result.exit_code == SMELT_io);
+  CHECK_THAT(result.err, Contains("l.npy: cannot be written: File too large"));
+  CHECK(out.count() == 0);
+}
+
 TEST_CASE("Help lists the options") {
   ProcessResult result = runProcess({SMELT_RUN, "--help"});
   CHECK(result.exit_code == 0);

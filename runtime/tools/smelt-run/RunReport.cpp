@@ -26,18 +26,21 @@ std::vector<smelt_kernel_profile> profileOf(const RunModel &model) {
 }
 
 std::string profileTable(const std::vector<smelt_kernel_profile> &kernels) {
-  double all = 0;
+  double all = 1e-12;
+  size_t nameWidth = 6, roleWidth = 4;
   for (const smelt_kernel_profile &kernel : kernels) {
     all += kernel.seconds;
+    nameWidth = std::max(nameWidth, printable(kernel.kernel).size());
+    roleWidth = std::max(roleWidth, printable(kernel.role).size());
   }
-  std::string out = fmt::format("{:<34} {:<18} {:>8} {:>10} {:>6} {:>8} {:>9}\n", "kernel", "role", "calls",
-                                "seconds", "share", "GB/s", "GFLOP/s");
+  std::string out = fmt::format("{:<{}} {:<{}} {:>8} {:>10} {:>6} {:>8} {:>9}\n", "kernel", nameWidth, "role",
+                                roleWidth, "calls", "seconds", "share", "GB/s", "GFLOP/s");
   for (const smelt_kernel_profile &kernel : kernels) {
     double seconds = std::max(kernel.seconds, 1e-12);
-    out += fmt::format("{:<34} {:<18} {:>8} {:>10.6f} {:>5.1f}% {:>8.2f} {:>9.2f}\n",
-                       printable(kernel.kernel), printable(kernel.role), kernel.calls, kernel.seconds,
-                       100 * kernel.seconds / std::max(all, 1e-12), kernel.bytes / seconds * 1e-9,
-                       kernel.flops / seconds * 1e-9);
+    out +=
+        fmt::format("{:<{}} {:<{}} {:>8} {:>10.6f} {:>5.1f}% {:>8.2f} {:>9.2f}\n", printable(kernel.kernel),
+                    nameWidth, printable(kernel.role), roleWidth, kernel.calls, kernel.seconds,
+                    100 * kernel.seconds / all, kernel.bytes / seconds * 1e-9, kernel.flops / seconds * 1e-9);
   }
   return out;
 }

@@ -10,7 +10,7 @@ std::atomic<bool> stopRequested{false};
 std::atomic<smelt_session *> watched{nullptr};
 static_assert(std::atomic<smelt_session *>::is_always_lock_free, "used in a signal handler");
 
-struct sigaction oldInterrupt, oldTerminate, oldPipe;
+struct sigaction oldInterrupt, oldTerminate, oldPipe, oldFileSize;
 
 void handle(int) {
   stopRequested.store(true);
@@ -32,6 +32,7 @@ StopSignal::StopSignal() {
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &oldPipe);
+  sigaction(SIGXFSZ, &ignore, &oldFileSize);
 }
 
 StopSignal::~StopSignal() {
@@ -39,6 +40,7 @@ StopSignal::~StopSignal() {
   sigaction(SIGINT, &oldInterrupt, nullptr);
   sigaction(SIGTERM, &oldTerminate, nullptr);
   sigaction(SIGPIPE, &oldPipe, nullptr);
+  sigaction(SIGXFSZ, &oldFileSize, nullptr);
 }
 
 bool StopSignal::requested() { return stopRequested.load(); }

@@ -5,8 +5,8 @@
 
 namespace smelt::runtime {
 
-// While one lives, the first SIGINT or SIGTERM only asks to stop; a second SIGINT kills as usual. SIGPIPE is
-// ignored, so that a closed output becomes an error. One at a time.
+// While one lives, the first SIGINT or SIGTERM only asks to stop; a second SIGINT kills as usual. SIGPIPE and
+// SIGXFSZ are ignored, so that a closed output and a file size limit become errors. One at a time.
 class StopSignal {
 public:
   StopSignal();
