@@ -1,0 +1,39 @@
+#include "compiler/Law/LossPrediction.h"
+
+#include "compiler/Law/PublishedLaws.h"
+
+namespace smelt::law {
+
+spec::ModelSpec fullyActiveControl(const spec::ModelSpec &model) {
+  spec::ModelSpec control = model;
+  if (control.moe) {
+    control.moe->experts = control.moe->top_k;
+  }
+  return control;
+}
+
+double sparsity(const budget::Budget &model, const budget::Budget &control) {
+  double flops = static_cast<double>(model.training_flops_per_token);
+  double control_flops = static_cast<double>(control.training_flops_per_token);
+  double params = static_cast<double>(model.non_embedding_params);
+  double control_params = static_cast<double>(control.non_embedding_params);
+  return 1 - (flops / control_flops) * (control_params / params);
+}
+
+LossPrediction predictLoss(const ScalingLaw &law, const budget::Budget &model, const budget::Budget &control,
+                           double tokens) {
+  LossPrediction prediction;
+  prediction.law = &law;
+  prediction.run = {static_cast<double>(model.training_flops_per_token), sparsity(model, control), tokens};
+  prediction.loss = loss(law, prediction.run);
+  prediction.outside = outside(law, prediction.run);
+  return prediction;
+}
+
+PairPrediction predictPair(const budget::Budget &baseline, const budget::Budget &looped,
+                           const budget::Budget &control, double tokens) {
+  return {predictLoss(baselineLaw(), baseline, control, tokens),
+          predictLoss(loopedLaw(), looped, control, tokens)};
+}
+
+} // namespace smelt::law
