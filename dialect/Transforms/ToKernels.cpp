@@ -61,9 +61,10 @@ private:
     }
     for (SegmentOp segment : model.getForward().getBody().getOps<SegmentOp>()) {
       FlatSymbolRefAttr stream = ofValue.lookup(segment.getInput());
+      ofValue[segment.getBody().getArgument(0)] = stream;
+      ofValue[segment.getResult()] = stream;
       FlatSymbolRefAttr yielded = ofValue.lookup(segment.getYield().getValues()[0]);
-      ofValue[segment.getBody().getArgument(0)] = ofValue[segment.getResult()] = stream;
-      if (isa<FusedOp>(segment.getYield().getValues()[0].getDefiningOp()) && yielded != stream) {
+      if (yielded != stream) {
         return segment.emitOpError("takes its stream in ") << stream << " but yields it in " << yielded;
       }
     }
