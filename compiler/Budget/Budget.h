@@ -18,6 +18,8 @@
 
 namespace smelt::budget {
 
+struct Account; // Accounting.h: everything that is counted
+
 struct Budget {
   int64_t non_embedding_params = 0;     // weights of the layers, each layer once
   int64_t total_params = 0;             // every stored weight: with embedding, final norm and untied head
@@ -42,5 +44,7 @@ struct BudgetResult {
 
 // Specs that validate() accepts fit at any context a machine could hold.
 BudgetResult computeBudget(const spec::ModelSpec &spec, Attended attended = Attended());
+
+Budget budgetOf(const Account &account);
 
 } // namespace smelt::budget
