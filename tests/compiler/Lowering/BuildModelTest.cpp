@@ -54,7 +54,6 @@ TEST_CASE("segments keep their loops, slots and scales") {
         CHECK(write.getScale().convertToFloat() == static_cast<float>(spec.segments[i].residual_scale));
       });
     }
-    CHECK(lowered.model().getForward().kvSlots() == spec.executedLayers());
   }
 }
 
