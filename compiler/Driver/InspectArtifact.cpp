@@ -94,7 +94,7 @@ std::string variantTable(const smelt_artifact *artifact) {
 }
 
 std::string kernelTable(const smelt_artifact *artifact) {
-  Table table;
+  Table table(/*left_columns=*/2);
   table.addRow({"kernel", "role", "calls per step"});
   forEach<smelt_kernel_info>(artifact, smelt_artifact_get_kernel, [&](const smelt_kernel_info &kernel) {
     table.addRow({kernel.name, kernel.role, std::to_string(kernel.calls_per_step)});
@@ -104,12 +104,10 @@ std::string kernelTable(const smelt_artifact *artifact) {
 
 std::string weightTable(const smelt_artifact *artifact) {
   Table table;
-  table.addRow({"weights", "shape", "type", "tensors"});
+  table.addRow({"weights", "layers", "shape", "type", "tensors"});
   forEach<smelt_weight_info>(artifact, smelt_artifact_get_weight, [&](const smelt_weight_info &weight) {
-    std::string layers =
-        weight.layers ? fmt::format(" ({}-{})", weight.first_layer, weight.first_layer + weight.layers - 1)
-                      : "";
-    table.addRow({weight.name + layers, runtime::formatShape(shapeOf(weight)), smelt_dtype_name(weight.dtype),
+    table.addRow({weight.name, report::layerRange(weight.first_layer, weight.layers),
+                  runtime::formatShape(shapeOf(weight)), smelt_dtype_name(weight.dtype),
                   std::to_string(tensorCount(weight))});
   });
   return table.text();

@@ -53,8 +53,7 @@ std::string segmentTable(const spec::ModelSpec &spec) {
                 "head size"});
   for (size_t i = 0; i < spec.segments.size(); ++i) {
     const spec::Segment &segment = spec.segments[i];
-    int64_t first = spec.firstLayer(i);
-    table.addRow({std::to_string(i + 1), fmt::format("{}-{}", first, first + segment.layers - 1),
+    table.addRow({std::to_string(i + 1), report::layerRange(spec.firstLayer(i), segment.layers),
                   std::to_string(segment.visits), std::string(spec::toString(segment.order)),
                   fmt::format("{}", segment.residual_scale), std::string(spec::toString(segment.ffn)),
                   std::to_string(segment.attention.query_heads), std::to_string(segment.attention.kv_heads),
@@ -65,12 +64,10 @@ std::string segmentTable(const spec::ModelSpec &spec) {
 
 std::string weightsTable(const spec::ModelSpec &spec) {
   Table table;
-  table.addRow({"weights", "shape", "tensors"});
+  table.addRow({"weights", "layers", "shape", "tensors"});
   for (const spec::WeightDecl &decl : spec::weightTable(spec)) {
-    std::string layers =
-        decl.layers ? fmt::format(" ({}-{})", decl.first_layer, decl.first_layer + decl.layers - 1) : "";
-    table.addRow({decl.name + layers, fmt::format("[{}]", fmt::join(decl.shape, ", ")),
-                  std::to_string(decl.tensors())});
+    table.addRow({decl.name, report::layerRange(decl.first_layer, decl.layers),
+                  fmt::format("[{}]", fmt::join(decl.shape, ", ")), std::to_string(decl.tensors())});
   }
   return table.text();
 }

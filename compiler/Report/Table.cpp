@@ -31,7 +31,7 @@ std::string Table::text() const {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       std::string padding(widths[i] - displayWidth(row[i]), ' ');
-      line += i == 0 ? row[i] + padding : "  " + padding + row[i];
+      line += (i == 0 ? "" : "  ") + (i < left ? row[i] + padding : padding + row[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
@@ -59,6 +59,13 @@ std::string shortCount(int64_t value) {
   }
   int decimals = unit == 0 || std::abs(scaled) >= 99.95 ? 0 : std::abs(scaled) >= 9.995 ? 1 : 2;
   return fmt::format("{:.{}f}{}", scaled, decimals, units[unit]);
+}
+
+std::string layerRange(int64_t first, int64_t count) {
+  if (count == 0) {
+    return "";
+  }
+  return count == 1 ? std::to_string(first) : fmt::format("{}-{}", first, first + count - 1);
 }
 
 } // namespace smelt::report

@@ -7,13 +7,16 @@
 
 namespace smelt::report {
 
-// Columns as wide as their widest cell, two spaces apart; the first is set left, the others right.
+// Columns as wide as their widest cell, two spaces apart; the first ones, names, are set left and the others,
+// numbers, right.
 class Table {
 public:
+  explicit Table(size_t left_columns = 1) : left(left_columns) {}
   void addRow(std::vector<std::string> cells);
   std::string text() const;
 
 private:
+  size_t left;
   std::vector<std::vector<std::string>> rows;
 };
 
@@ -21,5 +24,7 @@ private:
 std::string groupDigits(int64_t value);
 // "3.91 B": thousands as K, M, B, T; three significant digits.
 std::string shortCount(int64_t value);
+// "3-8", or "3" for one layer; "" for none.
+std::string layerRange(int64_t first, int64_t count);
 
 } // namespace smelt::report

@@ -196,7 +196,7 @@ TEST_CASE_METHOD(Fixture, "SIGINT ends a run cleanly") {
   ProcessResult result = runProcess(shell);
   CHECK(result.exit_code == SMELT_interrupted);
   CHECK(result.out == " 0a\n"); // the line of tokens is complete
-  CHECK_THAT(result.err, Contains("smelt-run: stopped by a signal"));
+  CHECK_THAT(result.err, Contains("smelt-run: error: stopped by a signal"));
   CHECK(out.count() == 0); // neither logits nor a temporary file
 }
 

@@ -302,7 +302,7 @@ int runCommand(const RunOptions &options, const std::string &program) {
     status.message = "stopped by a signal";
   }
   if (!status.ok()) {
-    std::fprintf(stderr, "%s: %s\n", program.c_str(), status.message.c_str());
+    std::fprintf(stderr, "%s: error: %s\n", program.c_str(), status.message.c_str());
   }
   return status.code;
 }

@@ -8,7 +8,7 @@
 namespace smelt::runtime {
 
 // Runs the model: generated tokens to standard output as they come, speed to standard error, errors to
-// standard error as "PROGRAM: message". Returns the exit code (status.h).
+// standard error as "PROGRAM: error: message". Returns the exit code (status.h).
 int runCommand(const RunOptions &options, const std::string &program);
 
 } // namespace smelt::runtime

@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
   } catch (const CLI::CallForHelp &help) {
     return app.exit(help);
   } catch (const CLI::ParseError &error) {
-    std::cerr << "smelt-run: " << error.what() << "; see smelt-run --help\n";
+    std::cerr << "smelt-run: error: " << error.what() << "\ntry 'smelt-run --help'\n";
     return SMELT_usage;
   }
   return smelt::runtime::runCommand(options, "smelt-run");
