@@ -10,8 +10,8 @@ using namespace mlir::smelt;
 
 namespace {
 
-// The largest dimension a parameter may have: products of three stay within 64 bits.
-constexpr int64_t MAX_DIMENSION = 1 << 20;
+// The largest dimension a parameter may have, as large as a spec allows: bytes of a matrix stay within 64 bits.
+constexpr int64_t MAX_DIMENSION = 1 << 24;
 
 // A parameter of a role. Its label in kernel names is `prefix` followed by the value, or, when `words` are
 // given, the word of the value (an empty word leaves the name as it is).

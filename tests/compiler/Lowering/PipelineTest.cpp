@@ -1,4 +1,5 @@
 #include "compiler/Lowering/Pipeline.h"
+#include "compiler/Spec/SpecValidator.h"
 #include "tests/compiler/Lowering/LoweredModel.h"
 #include "tests/support/SpecGenerator.h"
 
@@ -59,6 +60,13 @@ TEST_CASE("kernels do not grow with depth, visits or order") {
   deep.segments[1].order = spec::VisitOrder::layer;
   deep.segments.push_back(deep.segments[0]);
   CHECK(kernelNames(deep) == kernelNames(small));
+}
+
+TEST_CASE("the largest sizes that a spec may have become kernels") {
+  spec::ModelSpec spec = smallSpec();
+  spec.vocab_size = spec::Limits::vocab_size;
+  spec.hidden_size = spec::Limits::width;
+  CHECK(kernelNames(spec).size() == kernelNames(smallSpec()).size());
 }
 
 TEST_CASE("the same spec gives the same text") {
