@@ -48,19 +48,22 @@ RuntimeModel goldenModel(const std::string &name) {
   return {goldenArtifact(name), {goldenFile(name, ".safetensors")}};
 }
 
-Built build(const spec::ModelSpec &spec, const CompileSettings &settings, uint64_t weights_seed) {
-  Built built{nextFile(spec.name) + ".smelt", nextFile(spec.name) + ".safetensors"};
-  compileSpec(spec, settings, built.artifact);
+std::string randomWeights(const spec::ModelSpec &spec, Precision precision, uint64_t seed) {
   weights::InitOptions options;
-  options.path = built.weights;
-  options.seed = weights_seed;
-  options.dtype =
-      settings.precision == Precision::f32 ? weights::WeightDType::f32 : weights::WeightDType::bf16;
+  options.path = nextFile(spec.name) + ".safetensors";
+  options.seed = seed;
+  options.dtype = precision == Precision::f32 ? weights::WeightDType::f32 : weights::WeightDType::bf16;
   const auto written = weights::initWeights(spec, options);
   if (!written.ok()) {
     throw std::runtime_error(written.status().message);
   }
-  return built;
+  return options.path;
+}
+
+Built build(const spec::ModelSpec &spec, const CompileSettings &settings, uint64_t weights_seed) {
+  const std::string artifact = nextFile(spec.name) + ".smelt";
+  compileSpec(spec, settings, artifact);
+  return {artifact, randomWeights(spec, settings.precision, weights_seed)};
 }
 
 std::vector<int32_t> randomTokens(int64_t vocab, size_t count, uint64_t seed) {

@@ -16,6 +16,9 @@ spec::ModelSpec goldenSpec(const std::string &name);
 std::string goldenArtifact(const std::string &name);
 RuntimeModel goldenModel(const std::string &name);
 
+// A file of random weights, as `smeltc weights init` makes it.
+std::string randomWeights(const spec::ModelSpec &spec, Precision precision, uint64_t seed);
+
 // A spec with random weights of a seed, compiled.
 struct Built {
   std::string artifact, weights;

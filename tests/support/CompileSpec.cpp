@@ -10,23 +10,41 @@
 
 #include "mlir/IR/MLIRContext.h"
 
+#include <map>
 #include <stdexcept>
 
 namespace smelt::tests {
 namespace {
 
-// For every level, whatever this machine can run.
-codegen::cpu::CompiledKernels compile(const std::vector<codegen::KernelDesc> &kernels) {
+std::string keyOf(const std::vector<codegen::KernelDesc> &kernels) {
+  std::string key;
+  for (const codegen::KernelDesc &kernel : kernels) {
+    key += kernel.name + ' ' + kernel.role;
+    for (const auto &[name, value] : kernel.params) {
+      key += ' ' + name + '=' + std::to_string(value);
+    }
+    key += '\n';
+  }
+  return key;
+}
+
+// For every level, whatever this machine can run. Compiled once for models of the same shapes.
+const codegen::cpu::CompiledKernels &compile(const std::vector<codegen::KernelDesc> &kernels) {
+  static std::map<std::string, codegen::cpu::CompiledKernels> cache;
+  const auto [place, added] = cache.try_emplace(keyOf(kernels));
+  if (!added) {
+    return place->second;
+  }
   std::vector<const codegen::cpu::IsaLevel *> levels;
   for (const codegen::cpu::IsaLevel &level : codegen::cpu::isaLevels()) {
     levels.push_back(&level);
   }
-  codegen::cpu::CompiledKernels code;
   std::string error;
-  if (!codegen::cpu::compileKernels(kernels, levels, {}, code, error)) {
+  if (!codegen::cpu::compileKernels(kernels, levels, {}, place->second, error)) {
+    cache.erase(place);
     throw std::runtime_error(error);
   }
-  return code;
+  return place->second;
 }
 
 void lower(mlir::ModuleOp module, bool unroll_visits) {
@@ -48,7 +66,7 @@ void compileSpec(const spec::ModelSpec &spec, const CompileSettings &settings, c
   const auto module =
       lowering::buildModel(context, spec, wide ? mlir::smelt::DType::f32 : mlir::smelt::DType::bf16);
   lower(*module, settings.unroll_visits);
-  const codegen::cpu::CompiledKernels code = compile(artifact::kernelsOf(*module));
+  const codegen::cpu::CompiledKernels &code = compile(artifact::kernelsOf(*module));
   std::vector<uint8_t> bytes;
   std::string error;
   if (!artifact::serialize({*module, code, "smeltc test", "cpu"}, bytes, error)) {
