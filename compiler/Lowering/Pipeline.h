@@ -17,8 +17,8 @@ struct Phase {
 // In order. Before the first the module is at the tensor level, after the last it is a step program.
 llvm::ArrayRef<Phase> phases();
 
-// Adds every phase up to and including the one named `last`; all of them when it is empty. The manager is one of
-// builtin.module.
+// Adds every phase up to and including the one named `last`; all of them when it is empty. The manager is one
+// of builtin.module.
 void buildLoweringPipeline(mlir::OpPassManager &manager, llvm::StringRef last = "");
 
 } // namespace smelt::lowering

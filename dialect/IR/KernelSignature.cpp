@@ -10,7 +10,8 @@ using namespace mlir::smelt;
 
 namespace {
 
-// The largest dimension a parameter may have, as large as a spec allows: bytes of a matrix stay within 64 bits.
+// The largest dimension a parameter may have, as large as a spec allows: bytes of a matrix stay within 64
+// bits.
 constexpr int64_t MAX_DIMENSION = 1 << 24;
 
 // A parameter of a role. Its label in kernel names is `prefix` followed by the value, or, when `words` are

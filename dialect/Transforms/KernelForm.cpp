@@ -158,10 +158,10 @@ private:
     param("kv_heads", key.getHeads());
     param("head_dim", headDim);
     param("qk_norm", qkNorm);
-    params.push_back(builder.getNamedAttr("dtype", builder.getI64IntegerAttr(0)));
     if (qkNorm) {
-      params.pop_back();
       dtype(norms[0].getWeightAttr());
+    } else {
+      param("dtype", 0); // no weights: one kernel serves both types
     }
 
     Value queryInput = qkNorm ? norms[0].getInput() : query.getInput();

@@ -45,9 +45,9 @@ void forEachExecutedLayer(int64_t first, int64_t layers, int64_t visits, VisitOr
   }
 }
 
-bool writesOnly(const KernelArgument &argument) {
-  // A cache is written in this step before anything in it is read.
-  return argument.access == KernelAccess::write || argument.access == KernelAccess::read_write;
+bool isWritten(const KernelArgument &argument) {
+  // What a cache held before the step is not part of the trace.
+  return argument.access != KernelAccess::read;
 }
 
 // The number of a call from those of what it reads; immediates count, sizes are in the kernel's name.
@@ -104,12 +104,12 @@ private:
       call.read(static_cast<uint32_t>(immediate));
     }
     for (auto [argument, described] : llvm::zip(form.arguments, form.signature.arguments)) {
-      if (!writesOnly(described)) {
+      if (!isWritten(described)) {
         call.read(readArgument(fused, argument, layer));
       }
     }
     for (size_t i = 0; i < form.arguments.size(); ++i) {
-      if (writesOnly(form.signature.arguments[i])) {
+      if (isWritten(form.signature.arguments[i])) {
         for (Value value : form.arguments[i].values) {
           (form.arguments[i].source == ArgumentSource::plan ? plans : values)[value] = call.result(i);
         }
@@ -186,12 +186,12 @@ private:
         }
       }
       for (auto [argument, binding] : llvm::zip(signature.arguments, bindings)) {
-        if (!writesOnly(argument)) {
+        if (!isWritten(argument)) {
           call.read(read(op, binding, layer, slot));
         }
       }
       for (size_t i = 0; i < bindings.size(); ++i) {
-        if (writesOnly(signature.arguments[i])) {
+        if (isWritten(signature.arguments[i])) {
           memory[place(bindings[i], slot)] = call.result(i);
         }
       }
