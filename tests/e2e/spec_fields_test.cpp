@@ -5,6 +5,7 @@
 #include "tests/support/SpecGenerator.h"
 
 #include <catch2/catch.hpp>
+#include <map>
 #include <set>
 
 using namespace smelt;
@@ -18,24 +19,31 @@ std::vector<double> interpreted(const spec::ModelSpec &spec, const std::vector<i
 
 } // namespace
 
-// Weights of the same name and shape have the same values in both models.
+// Weights of the same name and shape have the same values in both models. A few fields mean nothing in some
+// specs (the order of one layer visited once, renormalising when all are chosen); in some spec each of them
+// must matter.
 TEST_CASE("a change of any field changes the logits") {
-  std::set<std::string> fields;
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  const std::set<std::string> sometimes_idle = {"order", "router", "renormalize"};
+  std::map<std::string, int> effects;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
     const spec::ModelSpec spec = generateSpec(seed);
     const std::vector<int32_t> tokens = randomTokens(spec.vocab_size, 9, seed);
     const std::vector<double> before = interpreted(spec, tokens);
     for (const FieldChange &change : fieldChanges(spec)) {
-      CAPTURE(spec.name, change.field);
-      const std::string leaf = change.field.substr(change.field.find_last_of('.') + 1);
-      if (leaf == "name") { // what the model is called, not what it computes
+      const std::string field = change.field.substr(change.field.find_last_of('.') + 1);
+      if (field == "name") { // what the model is called, not what it computes
         continue;
       }
-      fields.insert(leaf);
       const std::vector<double> after = interpreted(change.spec, tokens);
       const bool differs = before.size() != after.size() || relativeL2(after, before) > 1e-9;
-      CHECK(differs);
+      effects[field] += differs;
+      CAPTURE(spec.name, change.field);
+      CHECK((differs || sometimes_idle.count(field)));
     }
   }
-  CHECK(fields.size() >= 18);
+  CHECK(effects.size() >= 20);
+  for (const auto &[field, count] : effects) {
+    CAPTURE(field);
+    CHECK(count > 0);
+  }
 }
