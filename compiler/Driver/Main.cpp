@@ -50,7 +50,9 @@ UserError usageError(const CLI::App &app, const CLI::ParseError &error) {
   const CLI::App *command = deepestCommand(&app);
   std::vector<std::string> names;
   for (const CLI::App *sub : command->get_subcommands([](const CLI::App *) { return true; })) {
-    names.push_back(sub->get_name());
+    if (!sub->get_name().empty()) { // option groups are nameless
+      names.push_back(sub->get_name());
+    }
   }
   std::string problem = error.what();
   if (!names.empty()) {

@@ -94,7 +94,7 @@ TEST_CASE("running on input that does not fit") {
        "--frobnicate"},
       {"negative temperature",
        {artifact, "--weights", weights, "--tokens", "1", "--temperature=-1"},
-       SMELT_usage,
+       SMELT_input,
        "temperature"},
       {"unwritable logits",
        {artifact, "--weights", weights, "--tokens", "1", "--logits", folder.file("no/logits.npy")},
