@@ -59,6 +59,22 @@ std::optional<LoopPlacement> placeLoop(int64_t layers, double span) {
   return LoopPlacement{prelude, looped, layers - looped - prelude};
 }
 
+LoopedResult withLayers(const ModelSpec &baseline, int64_t layers) {
+  for (const Segment &other : baseline.segments) {
+    if (const std::string names = differences(baseline.segments.front(), other); !names.empty()) {
+      return {
+          std::nullopt,
+          fmt::format("layers cannot be free: the baseline's layers differ in {}, and which of them there "
+                      "should be more of is not known; pin layers to {}",
+                      names, baseline.physicalLayers())};
+    }
+  }
+  LoopedResult result{baseline, ""};
+  result.spec->segments.resize(1);
+  result.spec->segments.front().layers = layers;
+  return result;
+}
+
 LoopedResult loopMiddle(const ModelSpec &baseline, double span, int64_t visits) {
   for (size_t i = 0; i < baseline.segments.size(); ++i) {
     if (baseline.segments[i].visits != 1) {

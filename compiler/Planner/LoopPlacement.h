@@ -19,6 +19,11 @@ struct LoopPlacement {
 // 2/5/3. Nothing when the span would be empty.
 std::optional<LoopPlacement> placeLoop(int64_t layers, double span);
 
+// The baseline with another number of layers. Refuses baselines of several kinds of layers: which of them
+// there should be more of is not the matcher's to say.
+struct LoopedResult;
+LoopedResult withLayers(const spec::ModelSpec &baseline, int64_t layers);
+
 struct LoopedResult {
   std::optional<spec::ModelSpec> spec;
   std::string error; // why the baseline cannot be looped there

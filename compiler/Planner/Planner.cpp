@@ -1,10 +1,9 @@
 #include "compiler/Planner/Planner.h"
 
-#include "compiler/Spec/SpecValidator.h"
+#include "compiler/Planner/Infeasible.h"
 
-#include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
+#include <memory>
 
 namespace smelt::planner {
 namespace {
@@ -13,41 +12,18 @@ using budget::Budget;
 using spec::ModelSpec;
 
 PlanResult refuse(smelt_status status, std::string error) {
-  return {.plan = std::nullopt, .status = status, .error = std::move(error), .nearest = std::nullopt};
-}
-
-std::string checkOptions(const PlanOptions &options) {
-  if (options.visits < 2 || options.visits > spec::Limits::visits) {
-    return fmt::format("visits must be from 2 to {}, not {}", spec::Limits::visits, options.visits);
-  }
-  if (!(options.span > 0.0) || options.span > 1.0) {
-    return fmt::format("span must be more than 0 and at most 1, not {}", options.span);
-  }
-  if (!(options.tolerance >= 0.0) || options.tolerance >= 1.0) {
-    return fmt::format("tolerance must be at least 0 and less than 1, not {}", options.tolerance);
-  }
-  for (const auto &[name, step] :
-       {std::pair("hidden_size", options.hidden_size_step), std::pair("head_dim", options.head_dim_step),
-        std::pair("expert_hidden_size", options.expert_hidden_size_step),
-        std::pair("experts", options.experts_step)}) {
-    if (step < 1 || step > spec::Limits::width) {
-      return fmt::format("the step of {} must be from 1 to {}, not {}", name, spec::Limits::width, step);
-    }
-  }
-  for (int64_t heads : options.kv_heads) {
-    if (heads < 1 || heads > spec::Limits::heads) {
-      return fmt::format("a number of KV heads must be from 1 to {}, not {}", spec::Limits::heads, heads);
-    }
-  }
-  return "";
+  return {.plan = std::nullopt, .status = status, .error = std::move(error)};
 }
 
 // Why the matcher cannot take this baseline, or "".
 std::string checkBaseline(const ModelSpec &baseline) {
-  if (!baseline.moe) {
+  bool experts = false;
+  for (const spec::Segment &segment : baseline.segments) {
+    experts = experts || segment.ffn == spec::FfnKind::moe;
+  }
+  if (!baseline.moe || !experts) {
     return "the baseline has no [moe]: without experts, parameters and FLOPs cannot be matched apart; start "
-           "from an "
-           "MoE model";
+           "from an MoE model";
   }
   for (size_t i = 0; i < baseline.segments.size(); ++i) {
     const spec::Attention &attention = baseline.segments[i].attention;
@@ -55,104 +31,147 @@ std::string checkBaseline(const ModelSpec &baseline) {
         attention.kv_heads != baseline.attention.kv_heads ||
         attention.head_dim != baseline.attention.head_dim) {
       return fmt::format(
-          "segment {} overrides the heads of [attention]: the matcher gives all layers one geometry; "
-          "remove the override",
+          "segment {} overrides the heads of [attention]: the matcher starts from one geometry for all "
+          "layers; remove the override",
           i + 1);
     }
   }
   return "";
 }
 
-Candidate candidateOf(const RankedShape &ranked, const ModelSpec &looped, const PlanOptions &options) {
-  Candidate candidate{.spec = applyShape(looped, ranked.shape),
-                      .residuals = ranked.residuals,
-                      .shape_distance = ranked.shape_distance,
-                      .score = ranked.score};
-  candidate.spec.name = options.name.empty() ? looped.name + "-looped" : options.name;
-  candidate.budget = budget::computeBudget(candidate.spec, options.attended).budget.value_or(Budget{});
-  return candidate;
+// Every way to loop the baseline that the options ask for.
+struct Loops {
+  std::vector<std::unique_ptr<ModelSpec>> specs; // which `loops` point to
+  std::vector<Loop> loops;
+  std::vector<LoopPlacement> placements;
+  std::string error;
+};
+
+template <typename T> std::vector<T> orElse(const std::vector<T> &values, T value) {
+  return values.empty() ? std::vector<T>{value} : values;
 }
 
-// "training_flops_per_token is 123, +7.1 % from the baseline's 115".
-std::string missText(std::string_view name, int64_t value, int64_t target, double residual) {
-  return fmt::format("{} is {}, {:+.2f} % from the baseline's {}", name, value, 100 * residual, target);
+void addLoop(Loops &loops, const ModelSpec &baseline, const ModelSpec &deep, double span, int64_t visits,
+             const PlanOptions &options) {
+  const LoopedResult looped = loopMiddle(deep, span, visits);
+  if (!looped.spec) {
+    loops.error = looped.error;
+    return;
+  }
+  loops.specs.push_back(std::make_unique<ModelSpec>(*looped.spec));
+  loops.loops.push_back({.looped = loops.specs.back().get(),
+                         .visits = visits,
+                         .depth_ratio = static_cast<double>(deep.physicalLayers()) /
+                                        static_cast<double>(baseline.physicalLayers()),
+                         .kv_choices = kvChoicesFor(baseline, options, visits)});
+  loops.placements.push_back(*placeLoop(deep.physicalLayers(), span));
 }
 
-std::string infeasibleText(const Candidate &nearest, const Budget &target, double tolerance) {
-  std::string misses;
-  const auto check = [&](std::string_view name, int64_t value, int64_t wanted, double residual) {
-    if (std::fabs(residual) > tolerance) {
-      misses += (misses.empty() ? "" : "; ") + missText(name, value, wanted, residual);
+Loops listLoops(const ModelSpec &baseline, const PlanOptions &options) {
+  Loops loops;
+  for (const int64_t layers : orElse(options.layers, baseline.physicalLayers())) {
+    const LoopedResult deep =
+        layers == baseline.physicalLayers() ? LoopedResult{baseline, ""} : withLayers(baseline, layers);
+    if (!deep.spec) {
+      loops.error = deep.error;
+      return loops;
     }
-  };
-  const Budget &budget = nearest.budget;
-  check("training_flops_per_token", budget.training_flops_per_token, target.training_flops_per_token,
-        nearest.residuals.training_flops);
-  check("non_embedding_params", budget.non_embedding_params, target.non_embedding_params,
-        nearest.residuals.non_embedding_params);
-  check("kv_elements_per_token", budget.kv_elements_per_token, target.kv_elements_per_token,
-        nearest.residuals.kv_cache);
-  const Shape shape = shapeOf(nearest.spec);
-  return fmt::format(
-      "no point of the lattice is within {} % of every budget; at the nearest (hidden_size {}, "
-      "query_heads {}, kv_heads {}, head_dim {}, expert_hidden_size {}, experts {}) {}",
-      100 * tolerance, shape.hidden_size, shape.query_heads, shape.kv_heads, shape.head_dim,
-      shape.expert_hidden_size, shape.experts, misses);
+    for (const double span : orElse(options.spans, options.span)) {
+      for (const int64_t visits : orElse(options.visit_counts, options.visits)) {
+        addLoop(loops, baseline, *deep.spec, span, visits, options);
+      }
+    }
+  }
+  return loops;
 }
 
-PlanResult search(const ModelSpec &baseline, const ModelSpec &looped, const Budget &target,
-                  const PlanOptions &options) {
-  const SearchResult found = searchShapes({.baseline = &baseline,
-                                           .looped = &looped,
-                                           .target = target,
-                                           .attended = options.attended,
-                                           .lattice = latticeFor(baseline, options),
-                                           .tolerance = options.tolerance,
-                                           .keep = options.runners_up + 1});
-  if (found.matches.empty()) {
-    PlanResult result = refuse(SMELT_infeasible, "the lattice has no points");
-    if (found.nearest) {
-      result.nearest = candidateOf(*found.nearest, looped, options);
-      result.error = infeasibleText(*result.nearest, target, options.tolerance);
+class Matcher {
+public:
+  Matcher(const ModelSpec &baseline, const Loops &loops, const Budget &target, const PlanOptions &options)
+      : loops(loops), options(options), request{.baseline = &baseline,
+                                                .loops = loops.loops,
+                                                .target = target,
+                                                .attended = options.attended,
+                                                .lattice = latticeFor(baseline, options),
+                                                .targets = options.effectiveTargets(),
+                                                .keep = options.runners_up + 1,
+                                                .threads = options.threads,
+                                                .progress = options.progress} {}
+
+  PlanResult run() {
+    const std::vector<Candidate> best = find(Goal::best, request.targets, options.runners_up + 1);
+    if (best.empty()) {
+      return infeasible();
     }
+    Plan plan{.placement = best.front().placement,
+              .attended = options.attended,
+              .baseline = request.target,
+              .pick = best.front(),
+              .runners_up = {best.begin() + 1, best.end()},
+              .targets = request.targets};
+    if (options.front) {
+      plan.front = find(Goal::front, request.targets, 1);
+    }
+    return {.plan = std::move(plan), .status = SMELT_ok, .error = ""};
+  }
+
+private:
+  std::vector<Candidate> find(Goal goal, const Targets &targets, size_t keep) {
+    request.goal = goal;
+    request.targets = targets;
+    request.keep = keep;
+    std::vector<Candidate> candidates;
+    for (const RankedShape &ranked : searchShapes(request)) {
+      candidates.push_back(candidateOf(ranked));
+    }
+    return candidates;
+  }
+
+  Candidate candidateOf(const RankedShape &ranked) const {
+    const ModelSpec &looped = *loops.loops[ranked.loop].looped;
+    Candidate candidate{.spec = applyShape(looped, ranked.shape),
+                        .residuals = ranked.residuals,
+                        .shape_distance = ranked.shape_distance,
+                        .score = ranked.score,
+                        .fit = ranked.fit,
+                        .placement = loops.placements[ranked.loop],
+                        .visits = loops.loops[ranked.loop].visits};
+    candidate.spec.name = options.name.empty() ? looped.name + "-looped" : options.name;
+    candidate.budget = budget::computeBudget(candidate.spec, options.attended).budget.value_or(Budget{});
+    return candidate;
+  }
+
+  PlanResult infeasible() {
+    constexpr size_t kNearest = 3;
+    const Targets wanted = request.targets;
+    Targets anything = wanted;
+    for (const MatchedBudget &matched : matchedBudgets()) {
+      (anything.*matched.target).tolerance = kAnyDifference;
+    }
+    PlanResult result = refuse(SMELT_infeasible, "");
+    result.nearest_points = find(Goal::nearest, anything, kNearest);
+    if (!result.nearest_points.empty()) {
+      result.nearest = result.nearest_points.front();
+    }
+    for (const MatchedBudget &matched : matchedBudgets()) {
+      Targets without = wanted;
+      for (const MatchedBudget &other : matchedBudgets()) {
+        (without.*other.target).weight = 0;
+      }
+      without.*matched.target = {.tolerance = kAnyDifference, .weight = 1};
+      const std::vector<Candidate> closest = find(Goal::nearest, without, 1);
+      result.reach.push_back({matched.key, closest.empty() ? std::nullopt : std::optional(closest.front())});
+    }
+    result.error = infeasibleText(result, request.target, wanted);
     return result;
   }
-  Plan plan{.placement = *placeLoop(baseline.physicalLayers(), options.span),
-            .attended = options.attended,
-            .baseline = target,
-            .pick = candidateOf(found.matches.front(), looped, options)};
-  for (size_t i = 1; i < found.matches.size(); ++i) {
-    plan.runners_up.push_back(candidateOf(found.matches[i], looped, options));
-  }
-  return {.plan = std::move(plan), .status = SMELT_ok, .error = "", .nearest = std::nullopt};
-}
+
+  const Loops &loops;
+  const PlanOptions &options;
+  SearchRequest request;
+};
 
 } // namespace
-
-ShapeLattice latticeFor(const ModelSpec &baseline, const PlanOptions &options) {
-  const spec::Attention &attention = baseline.attention;
-  const spec::Moe &moe = *baseline.moe;
-  ShapeLattice lattice;
-  lattice.kv_heads = options.kv_heads.empty() ? std::vector<int64_t>{attention.kv_heads} : options.kv_heads;
-  std::sort(lattice.kv_heads.begin(), lattice.kv_heads.end());
-  lattice.kv_heads.erase(std::unique(lattice.kv_heads.begin(), lattice.kv_heads.end()),
-                         lattice.kv_heads.end());
-  const int64_t widest_head =
-      (2 * attention.kvWidth() + lattice.kv_heads.front() - 1) / lattice.kv_heads.front();
-  // RoPE needs an even head_dim.
-  const int64_t head_step =
-      options.head_dim_step % 2 == 0 ? options.head_dim_step : 2 * options.head_dim_step;
-  using spec::Limits;
-  lattice.hidden_size = {options.hidden_size_step, (baseline.hidden_size + 3) / 4,
-                         std::min(2 * baseline.hidden_size, Limits::width)};
-  lattice.head_dim = {head_step, 2, std::min(widest_head, Limits::head_dim)};
-  lattice.expert_hidden_size = {options.expert_hidden_size_step, (moe.expert_hidden_size + 7) / 8,
-                                std::min(2 * moe.expert_hidden_size, Limits::width)};
-  lattice.experts = {options.experts_step, moe.top_k, std::min(16 * moe.experts, Limits::experts)};
-  lattice.max_query_heads =
-      std::min(4 * std::max(attention.query_heads, lattice.kv_heads.back()), Limits::heads);
-  return lattice;
-}
 
 PlanResult plan(const ModelSpec &baseline, const PlanOptions &options) {
   if (const std::string error = checkOptions(options); !error.empty()) {
@@ -161,15 +180,18 @@ PlanResult plan(const ModelSpec &baseline, const PlanOptions &options) {
   if (const std::string error = checkBaseline(baseline); !error.empty()) {
     return refuse(SMELT_unsupported, error);
   }
-  const LoopedResult looped = loopMiddle(baseline, options.span, options.visits);
-  if (!looped.spec) {
-    return refuse(SMELT_unsupported, looped.error);
+  const Loops loops = listLoops(baseline, options);
+  if (!loops.error.empty()) {
+    return refuse(SMELT_unsupported, loops.error);
+  }
+  if (const std::string error = checkLattice(baseline, options); !error.empty()) {
+    return refuse(SMELT_usage, error);
   }
   const budget::BudgetResult target = budget::computeBudget(baseline, options.attended);
   if (!target) {
     return refuse(SMELT_usage, target.error);
   }
-  return search(baseline, *looped.spec, *target.budget, options);
+  return Matcher(baseline, loops, *target.budget, options).run();
 }
 
 } // namespace smelt::planner

@@ -1,397 +1,250 @@
 #include "compiler/Planner/ShapeSearch.h"
 
-#include "compiler/Spec/SpecValidator.h"
+#include "compiler/Planner/BudgetLines.h"
+#include "compiler/Planner/SearchUnits.h"
+#include "compiler/Planner/WorkQueue.h"
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
+#include <optional>
 
 namespace smelt::planner {
 namespace {
-
-using spec::FfnKind;
-using spec::ModelSpec;
-using spec::QkNorm;
-using spec::Segment;
-
-// Products of valid specs' dimensions, layers, visits and attended positions stay below 2^127.
-using Wide = __int128;
-
-constexpr int64_t kProportionalStep = 8;
-
-// value x numerator / denominator to the nearest multiple of 8, at least one.
-int64_t proportional(int64_t value, int64_t numerator, int64_t denominator) {
-  const Wide divisor = Wide(denominator) * kProportionalStep;
-  const Wide steps = (2 * Wide(value) * numerator + divisor) / (2 * divisor);
-  return std::max<int64_t>(1, static_cast<int64_t>(steps)) * kProportionalStep;
-}
-
-double squaredLog(double ratio) {
-  const double value = std::log(ratio);
-  return value * value;
-}
-
-double ratio(int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
 
 double relative(Wide value, int64_t target) {
   return static_cast<double>(value - target) / static_cast<double>(target);
 }
 
-// A budget as a function of the number of experts: at + per_expert x experts.
-struct Line {
-  Wide at = 0;
-  Wide per_expert = 0;
-
-  Wide operator()(int64_t experts) const { return at + per_expert * experts; }
-};
-
-Wide floorDivide(Wide a, Wide b) {
-  const Wide quotient = a / b;
-  return quotient - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-// A range of numbers of experts, counted in steps of the lattice.
-struct Steps {
+// Numbers of experts.
+struct Range {
   Wide first = 0;
   Wide last = 0;
 
+  bool empty() const { return first > last; }
   // Leaves what keeps the line within margin of target.
-  void narrow(const Line &line, Wide target, Wide margin, int64_t step) {
-    const Wide per_step = line.per_expert * step;
-    first = std::max(first, -floorDivide(line.at - (target - margin), per_step));
-    last = std::min(last, floorDivide(target + margin - line.at, per_step));
+  void narrow(const Line &line, Wide target, Wide margin) {
+    first = std::max(first, -floorDivide(line.at - (target - margin), line.per_expert));
+    last = std::min(last, floorDivide(target + margin - line.at, line.per_expert));
   }
+  int64_t clamp(Wide value) const { return static_cast<int64_t>(std::clamp(value, first, last)); }
 };
 
-// How many layers of each kind a model has, stored and executed.
-struct LayerCounts {
-  int64_t stored = 0, executed = 0;
-  int64_t moe_stored = 0, moe_executed = 0;
-  int64_t dense_stored = 0, dense_executed = 0;
-  int64_t biased = 0, per_head_norm = 0, full_width_norm = 0;
+// What all threads read.
+struct Context {
+  const SearchRequest &request;
+  const Shape reference;
+  const std::vector<int64_t> hidden_sizes, expert_widths;
+  // For a front, the multiples of 8, 4, 2 and 1: they differ in hardware fit.
+  std::vector<Axis> expert_classes;
 
-  explicit LayerCounts(const ModelSpec &spec) {
-    for (const Segment &segment : spec.segments) {
-      const bool moe = segment.ffn == FfnKind::moe;
-      stored += segment.layers;
-      executed += segment.executedLayers();
-      (moe ? moe_stored : dense_stored) += segment.layers;
-      (moe ? moe_executed : dense_executed) += segment.executedLayers();
-      biased += segment.attention.qkv_bias ? segment.layers : 0;
-      per_head_norm += segment.attention.qk_norm == QkNorm::per_head ? segment.layers : 0;
-      full_width_norm += segment.attention.qk_norm == QkNorm::full_width ? segment.layers : 0;
+  explicit Context(const SearchRequest &request)
+      : request(request), reference(shapeOf(*request.baseline)),
+        hidden_sizes(request.lattice.hidden_size.values()),
+        expert_widths(request.lattice.expert_hidden_size.values()) {
+    for (int64_t factor = request.goal == Goal::front ? kGoodExperts : 1; factor > 0; factor /= 2) {
+      if (const std::optional<Axis> axis = request.lattice.experts.multiplesOf(factor)) {
+        expert_classes.push_back(*axis);
+      }
     }
   }
 };
 
+// Visits one unit after another and gives its collector the points that matter.
 class Search {
 public:
-  explicit Search(const SearchRequest &request)
-      : request(request), baseline(*request.baseline), counts(*request.looped), reference(shapeOf(baseline)) {
-  }
+  Search(const Context &context, Collector &collector)
+      : context(context), request(context.request), target(context.request.target),
+        targets(context.request.targets), collector(collector) {}
 
-  SearchResult run() {
-    visitLattice();
-    if (result.matches.empty()) {
-      wanting_nearest = true;
-      visitLattice();
+  void visit(const Unit &next) {
+    if (collector.hopeless(next.bound)) {
+      return;
     }
-    return std::move(result);
+    unit = &next;
+    lines.emplace(*request.baseline, *request.loops[next.loop].looped, request.attended);
+    Shape shape = next.shape;
+    for (const int64_t hidden : context.hidden_sizes) {
+      shape.hidden_size = hidden;
+      Bound bound = next.bound;
+      bound.squares += queryWidthSquares(shape, context.reference);
+      bound.misfit += missingFactors(hidden, kGoodHiddenSize);
+      if (!collector.hopeless(bound)) {
+        visitExpertWidths(shape, bound);
+      }
+    }
   }
 
 private:
-  // Lower bounds known so far on the way to a point.
-  struct Partial {
-    double squares = 0;   // of the shape distance
-    double residuals = 0; // sum
-
-    double bound() const { return std::sqrt(squares) + kResidualWeight * residuals; }
-  };
-
-  // Nothing with this bound can enter the result. Strict, so that equal scores are all seen.
-  bool hopeless(const Partial &partial) const {
-    if (wanting_nearest) {
-      return result.nearest && partial.residuals > result.nearest->residuals.sum();
+  void visitExpertWidths(Shape shape, const Bound &from) {
+    const auto [first, last] = reachableWidths(shape, from);
+    for (size_t i = first; i < last; ++i) {
+      shape.expert_hidden_size = context.expert_widths[i];
+      Bound bound = from;
+      bound.squares += expertWidthSquares(shape, context.reference);
+      bound.misfit += missingFactors(shape.expert_hidden_size, kGoodExpertWidth);
+      if (collector.hopeless(bound)) {
+        continue;
+      }
+      bound.misfit += paddingPercent(shape);
+      if (!collector.hopeless(bound)) {
+        visitExperts(shape, bound);
+      }
     }
-    return result.matches.size() == request.keep && partial.bound() > result.matches.back().score;
+  }
+
+  // The expert widths, as indices, at which some number of experts gives FLOPs near enough: FLOPs grow with
+  // both.
+  std::pair<size_t, size_t> reachableWidths(Shape shape, const Bound &bound) const {
+    const Wide margin = marginOf(targets.training_flops, target.training_flops_per_token, bound);
+    // The first whose FLOPs with so many experts are at least the amount.
+    const auto firstReaching = [&](int64_t experts, Wide amount) {
+      const auto &widths = context.expert_widths;
+      const auto found = std::partition_point(widths.begin(), widths.end(), [&](int64_t width) {
+        shape.expert_hidden_size = width;
+        return lines->trainingFlops(shape)(experts) < amount;
+      });
+      return static_cast<size_t>(found - widths.begin());
+    };
+    return {
+        firstReaching(request.lattice.experts.last(), Wide(target.training_flops_per_token) - margin),
+        firstReaching(request.lattice.experts.first(), Wide(target.training_flops_per_token) + margin + 1)};
   }
 
   // How far a budget may be from its target for a point to matter; a little more, so that rounding rules out
   // nothing.
-  Wide margin(const Partial &partial, int64_t target) const {
+  Wide marginOf(const Target &wish, int64_t budget, const Bound &bound) const {
     constexpr double kUnlimited = 1e6;
-    double residual = kUnlimited;
-    if (wanting_nearest) {
-      residual = result.nearest ? result.nearest->residuals.sum() - partial.residuals : residual;
-    } else {
-      residual = request.tolerance;
-      if (result.matches.size() == request.keep) {
-        residual = std::min(residual, (result.matches.back().score - partial.bound()) / kResidualWeight);
-      }
+    double difference = std::min(wish.tolerance, kUnlimited);
+    if (wish.weight > 0) {
+      difference = std::min(difference, collector.room(bound) / wish.weight);
     }
-    return static_cast<Wide>((std::max(residual, 0.0) + 1e-12) * (1 + 1e-9) * static_cast<double>(target)) +
+    return static_cast<Wide>((std::max(difference, 0.0) + 1e-12) * (1 + 1e-9) * static_cast<double>(budget)) +
            1;
   }
 
-  void visitLattice() {
-    // Closest KV cache first: its bound then rules out most of the rest.
-    std::vector<std::tuple<double, int64_t, int64_t>> caches;
-    const Axis &dims = request.lattice.head_dim;
-    for (int64_t kv_heads : request.lattice.kv_heads) {
-      for (int64_t dim = dims.first(); dim <= dims.last(); dim += dims.step) {
-        caches.emplace_back(std::fabs(kvResidual(kv_heads, dim)), kv_heads, dim);
-      }
-    }
-    std::sort(caches.begin(), caches.end());
-    for (const auto &[residual, kv_heads, dim] : caches) {
-      if (wanting_nearest || residual <= request.tolerance) {
-        Shape shape{.kv_heads = kv_heads, .head_dim = dim};
-        visitQueryHeads(shape, {squaredLog(ratio(kv_heads, reference.kv_heads)), residual});
-      }
-    }
-  }
-
-  double kvResidual(int64_t kv_heads, int64_t head_dim) const {
-    return relative(Wide(2) * counts.executed * kv_heads * head_dim, request.target.kv_elements_per_token);
-  }
-
-  void visitQueryHeads(Shape &shape, const Partial &partial) {
-    const double grouping = ratio(reference.query_heads, reference.kv_heads);
-    for (shape.query_heads = shape.kv_heads; shape.query_heads <= request.lattice.max_query_heads;
-         shape.query_heads += shape.kv_heads) {
-      Partial next = partial;
-      next.squares += squaredLog(ratio(shape.query_heads, shape.kv_heads) / grouping);
-      if (shape.query_heads * shape.head_dim <= spec::Limits::width && !hopeless(next)) {
-        visitHidden(shape, next);
-      }
-    }
-  }
-
-  void visitHidden(Shape &shape, const Partial &partial) {
-    const double wide = ratio(reference.query_heads * reference.head_dim, reference.hidden_size);
-    const Axis &axis = request.lattice.hidden_size;
-    for (shape.hidden_size = axis.first(); shape.hidden_size <= axis.last(); shape.hidden_size += axis.step) {
-      Partial next = partial;
-      next.squares += squaredLog(ratio(shape.query_heads * shape.head_dim, shape.hidden_size) / wide);
-      if (!hopeless(next)) {
-        visitExpertWidth(shape, next);
-      }
-    }
-  }
-
-  void visitExpertWidth(Shape &shape, const Partial &partial) {
-    const double wide = ratio(reference.expert_hidden_size, reference.hidden_size);
-    const auto [first, last] = reachableWidths(shape, partial);
-    const int64_t step = request.lattice.expert_hidden_size.step;
-    for (shape.expert_hidden_size = first; shape.expert_hidden_size <= last;
-         shape.expert_hidden_size += step) {
-      Partial next = partial;
-      next.squares += squaredLog(ratio(shape.expert_hidden_size, shape.hidden_size) / wide);
-      if (!hopeless(next)) {
-        visitExperts(shape, next);
-      }
-    }
-  }
-
-  // The expert widths at which some number of experts gives FLOPs near enough: FLOPs grow with both.
-  std::pair<int64_t, int64_t> reachableWidths(const Shape &shape, const Partial &partial) const {
-    const Axis &axis = request.lattice.expert_hidden_size;
-    const Wide target = request.target.training_flops_per_token;
-    const Wide most = margin(partial, request.target.training_flops_per_token);
-    // Smallest multiple of the step in the range, or one step past it, whose FLOPs reach the amount.
-    const auto firstReaching = [&](int64_t experts, Wide amount) {
-      int64_t low = axis.first() / axis.step;
-      int64_t high = axis.last() / axis.step + 1;
-      Shape probe = shape;
-      while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        probe.expert_hidden_size = middle * axis.step;
-        trainingFlops(probe)(experts) >= amount ? high = middle : low = middle + 1;
-      }
-      return low * axis.step;
-    };
-    return {firstReaching(request.lattice.experts.last(), target - most),
-            firstReaching(request.lattice.experts.first(), target + most + 1) - axis.step};
-  }
-
-  Line params(const Shape &shape) const {
-    const Wide hidden = shape.hidden_size;
-    const Wide query = Wide(shape.query_heads) * shape.head_dim;
-    const Wide kv = Wide(shape.kv_heads) * shape.head_dim;
-    Line line;
-    line.at = counts.stored * 2 * hidden * (query + kv + 1) + counts.biased * (query + 2 * kv) +
-              counts.per_head_norm * 2 * Wide(shape.head_dim) + counts.full_width_norm * (query + kv) +
-              counts.moe_stored * 3 * hidden * sharedWidth(shape) +
-              counts.dense_stored * 3 * hidden * mlpWidth(shape);
-    line.per_expert = counts.moe_stored * hidden * (1 + 3 * Wide(shape.expert_hidden_size));
-    return line;
-  }
-
-  Line trainingFlops(const Shape &shape) const {
-    const Wide hidden = shape.hidden_size;
-    const Wide query = Wide(shape.query_heads) * shape.head_dim;
-    const Wide kv = Wide(shape.kv_heads) * shape.head_dim;
-    const Wide active = Wide(baseline.moe->top_k) * shape.expert_hidden_size + sharedWidth(shape);
-    const Wide scores = query * (4 * Wide(request.attended.whole()) + (request.attended.half() ? 2 : 0));
-    Line line;
-    line.at = 3 * (counts.executed * (4 * hidden * (query + kv) + scores) +
-                   counts.moe_executed * 6 * hidden * active +
-                   counts.dense_executed * 6 * hidden * mlpWidth(shape));
-    line.per_expert = 3 * counts.moe_executed * 2 * hidden;
-    return line;
-  }
-
-  int64_t sharedWidth(const Shape &shape) const {
-    const spec::Moe &moe = *baseline.moe;
-    return moe.shared_experts == 0
-               ? 0
-               : moe.shared_experts * proportional(moe.shared_expert_hidden_size, shape.expert_hidden_size,
-                                                   moe.expert_hidden_size);
-  }
-
-  int64_t mlpWidth(const Shape &shape) const {
-    return baseline.mlp ? proportional(baseline.mlp->hidden_size, shape.hidden_size, baseline.hidden_size)
-                        : 0;
-  }
-
-  // The sum of the absolute values of two lines is convex: over the whole steps of a range it is smallest
-  // next to the zero of one of the lines, or at an end of the range.
-  void visitExperts(Shape &shape, const Partial &partial) {
-    const Line stored = params(shape);
-    const Line flops = trainingFlops(shape);
-    const int64_t step = request.lattice.experts.step;
-    Steps steps{Wide(request.lattice.experts.first()) / step, Wide(request.lattice.experts.last()) / step};
-    steps.narrow(stored, request.target.non_embedding_params,
-                 margin(partial, request.target.non_embedding_params), step);
-    steps.narrow(flops, request.target.training_flops_per_token,
-                 margin(partial, request.target.training_flops_per_token), step);
-    if (steps.first > steps.last) {
-      return;
-    }
-    for (const Wide zero :
-         {floorDivide(request.target.non_embedding_params - stored.at, stored.per_expert * step),
-          floorDivide(request.target.training_flops_per_token - flops.at, flops.per_expert * step)}) {
-      for (const Wide at : {zero, zero + 1}) {
-        shape.experts = static_cast<int64_t>(std::clamp(at, steps.first, steps.last)) * step;
-        weigh(shape, partial, stored(shape.experts), flops(shape.experts));
-      }
-    }
-  }
-
-  void weigh(const Shape &shape, const Partial &partial, Wide stored, Wide flops) {
-    RankedShape ranked{.shape = shape};
-    ranked.residuals = {.training_flops = relative(flops, request.target.training_flops_per_token),
-                        .non_embedding_params = relative(stored, request.target.non_embedding_params),
-                        .kv_cache = kvResidual(shape.kv_heads, shape.head_dim)};
-    ranked.shape_distance = std::sqrt(partial.squares);
-    ranked.score = ranked.shape_distance + kResidualWeight * ranked.residuals.sum();
-    if (wanting_nearest) {
-      keepNearest(ranked);
-    } else if (ranked.residuals.worst() <= request.tolerance) {
-      keepMatch(ranked);
-    }
-  }
-
-  void keepNearest(const RankedShape &ranked) {
-    const auto key = [](const RankedShape &r) { return std::tuple(r.residuals.sum(), r.score, r.shape); };
-    if (!result.nearest || key(ranked) < key(*result.nearest)) {
-      result.nearest = ranked;
-    }
-  }
-
-  // One match for each choice of everything but the experts.
-  void keepMatch(const RankedShape &ranked) {
-    std::vector<RankedShape> &matches = result.matches;
-    const auto same = std::find_if(matches.begin(), matches.end(), [&](const RankedShape &other) {
-      Shape shape = other.shape;
-      shape.experts = ranked.shape.experts;
-      return shape == ranked.shape;
-    });
-    if (same != matches.end()) {
-      if (!(ranked < *same)) {
+  void visitExperts(Shape &shape, const Bound &bound) {
+    const Line params = lines->params(shape);
+    const Line flops = lines->trainingFlops(shape);
+    Range range{std::max(request.lattice.experts.first(), shape.top_k), request.lattice.experts.last()};
+    range.narrow(params, target.non_embedding_params,
+                 marginOf(targets.non_embedding_params, target.non_embedding_params, bound));
+    range.narrow(flops, target.training_flops_per_token,
+                 marginOf(targets.training_flops, target.training_flops_per_token, bound));
+    for (const Axis &axis : context.expert_classes) {
+      if (range.empty()) {
         return;
       }
-      matches.erase(same);
-    }
-    matches.insert(std::upper_bound(matches.begin(), matches.end(), ranked), ranked);
-    if (matches.size() > request.keep) {
-      matches.pop_back();
+      if (request.goal == Goal::front) {
+        weighClosest(shape, bound, axis, range, params, flops);
+      } else {
+        weighSmallestSum(shape, bound, axis, range, params, flops);
+      }
     }
   }
 
+  // The weighted sum of the absolute values of two lines is convex: over the points of a range it is smallest
+  // next to the zero of one of the lines, or at an end of the range.
+  void weighSmallestSum(Shape &shape, const Bound &bound, const Axis &axis, const Range &range,
+                        const Line &params, const Line &flops) {
+    for (const Wide zero : {floorDivide(target.non_embedding_params - params.at, params.per_expert),
+                            floorDivide(target.training_flops_per_token - flops.at, flops.per_expert)}) {
+      for (const std::optional<int64_t> experts :
+           {axis.atOrBelow(range.clamp(zero)), axis.atOrAbove(range.clamp(zero + 1))}) {
+        if (experts && *experts >= range.first && *experts <= range.last) {
+          weigh(shape, bound, *experts, params, flops);
+        }
+      }
+    }
+  }
+
+  // The larger of two weighted absolute values is smallest where they cross between the lines' zeros. Of the
+  // numbers of experts as good in the front's eyes, the one with the smallest sum is then looked for.
+  void weighClosest(Shape &shape, const Bound &bound, const Axis &axis, Range range, const Line &params,
+                    const Line &flops) {
+    const double params_scale =
+        targets.non_embedding_params.weight / static_cast<double>(target.non_embedding_params);
+    const double flops_scale =
+        targets.training_flops.weight / static_cast<double>(target.training_flops_per_token);
+    const double slope = params_scale * static_cast<double>(params.per_expert) +
+                         flops_scale * static_cast<double>(flops.per_expert);
+    int64_t residual = -1;
+    if (slope > 0) {
+      const double at = params_scale * static_cast<double>(params.at - target.non_embedding_params) +
+                        flops_scale * static_cast<double>(flops.at - target.training_flops_per_token);
+      const auto crossing = static_cast<Wide>(std::floor(-at / slope));
+      for (const std::optional<int64_t> experts :
+           {axis.atOrBelow(range.clamp(crossing)), axis.atOrAbove(range.clamp(crossing)),
+            axis.atOrAbove(range.clamp(crossing + 1))}) {
+        if (experts && *experts >= range.first && *experts <= range.last) {
+          const int64_t reached = weigh(shape, bound, *experts, params, flops).residual;
+          residual = residual < 0 ? reached : std::min(residual, reached);
+        }
+      }
+    }
+    if (residual >= 0) {
+      const double room = static_cast<double>(residual) * kResidualStep;
+      narrowTo(range, params, targets.non_embedding_params, target.non_embedding_params, room);
+      narrowTo(range, flops, targets.training_flops, target.training_flops_per_token, room);
+    }
+    if (!range.empty()) {
+      weighSmallestSum(shape, bound, axis, range, params, flops);
+    }
+  }
+
+  static void narrowTo(Range &range, const Line &line, const Target &wish, int64_t budget, double room) {
+    if (wish.weight > 0) {
+      range.narrow(line, budget, static_cast<Wide>(room / wish.weight * static_cast<double>(budget)));
+    }
+  }
+
+  FrontKey weigh(Shape &shape, const Bound &bound, int64_t experts, const Line &params, const Line &flops) {
+    shape.experts = experts;
+    RankedShape ranked{.shape = shape, .loop = unit->loop};
+    ranked.residuals = {.training_flops = relative(flops(experts), target.training_flops_per_token),
+                        .non_embedding_params = relative(params(experts), target.non_embedding_params),
+                        .kv_cache = unit->kv_residual};
+    ranked.worst = ranked.residuals.worst(targets);
+    ranked.sum = ranked.residuals.sum(targets);
+    ranked.shape_distance = std::sqrt(bound.squares);
+    ranked.score = ranked.shape_distance + kResidualWeight * ranked.sum;
+    ranked.fit = hardwareFit(shape);
+    if (ranked.residuals.within(targets)) {
+      collector.take(ranked);
+    }
+    return frontKey(ranked);
+  }
+
+  const Context &context;
   const SearchRequest &request;
-  const ModelSpec &baseline;
-  const LayerCounts counts;
-  const Shape reference;
-  SearchResult result;
-  bool wanting_nearest = false;
+  const budget::Budget &target;
+  const Targets &targets;
+  Collector &collector;
+  const Unit *unit = nullptr;
+  std::optional<BudgetLines> lines; // of the unit's loop
 };
 
 } // namespace
 
-double Residuals::worst() const {
-  return std::max({std::fabs(training_flops), std::fabs(non_embedding_params), std::fabs(kv_cache)});
-}
-
-// The KV cache first: the search knows it first, and a partial sum is then never above the whole.
-double Residuals::sum() const {
-  return std::fabs(kv_cache) + std::fabs(training_flops) + std::fabs(non_embedding_params);
-}
-
-bool RankedShape::operator<(const RankedShape &other) const {
-  return std::tie(score, shape) < std::tie(other.score, other.shape);
-}
-
-SearchResult searchShapes(const SearchRequest &request) { return Search(request).run(); }
-
-ModelSpec applyShape(const ModelSpec &spec, const Shape &shape) {
-  ModelSpec result = spec;
-  const auto apply = [&](spec::Attention &attention) {
-    attention.query_heads = shape.query_heads;
-    attention.kv_heads = shape.kv_heads;
-    attention.head_dim = shape.head_dim;
-  };
-  result.hidden_size = shape.hidden_size;
-  apply(result.attention);
-  for (Segment &segment : result.segments) {
-    apply(segment.attention);
+std::vector<RankedShape> searchShapes(const SearchRequest &request) {
+  const Context context(request);
+  const std::vector<Unit> units = listUnits(request);
+  const unsigned threads = threadCount(request.threads, units.size());
+  std::vector<std::unique_ptr<Collector>> collectors;
+  std::vector<Search> searches;
+  searches.reserve(threads);
+  for (unsigned i = 0; i < threads; ++i) {
+    collectors.push_back(makeCollector(request.goal, request.keep));
+    searches.emplace_back(context, *collectors.back());
   }
-  if (spec.mlp) {
-    result.mlp->hidden_size = proportional(spec.mlp->hidden_size, shape.hidden_size, spec.hidden_size);
-  }
-  if (spec.moe) {
-    result.moe->experts = shape.experts;
-    result.moe->expert_hidden_size = shape.expert_hidden_size;
-    if (spec.moe->shared_experts > 0) {
-      result.moe->shared_expert_hidden_size = proportional(
-          spec.moe->shared_expert_hidden_size, shape.expert_hidden_size, spec.moe->expert_hidden_size);
+  runUnits(
+      threads, units.size(), [&](unsigned thread, size_t unit) { searches[thread].visit(units[unit]); },
+      request.progress);
+  for (unsigned i = 1; i < threads; ++i) {
+    for (const RankedShape &ranked : collectors[i]->points()) {
+      collectors[0]->take(ranked);
     }
   }
-  return result;
-}
-
-double shapeDistance(const Shape &shape, const Shape &reference) {
-  const auto query = [](const Shape &s) { return s.query_heads * s.head_dim; };
-  double squares = squaredLog(ratio(shape.kv_heads, reference.kv_heads));
-  squares +=
-      squaredLog(ratio(shape.query_heads, shape.kv_heads) / ratio(reference.query_heads, reference.kv_heads));
-  squares +=
-      squaredLog(ratio(query(shape), shape.hidden_size) / ratio(query(reference), reference.hidden_size));
-  squares += squaredLog(ratio(shape.expert_hidden_size, shape.hidden_size) /
-                        ratio(reference.expert_hidden_size, reference.hidden_size));
-  return std::sqrt(squares);
-}
-
-Shape shapeOf(const ModelSpec &spec) {
-  Shape shape{.hidden_size = spec.hidden_size,
-              .query_heads = spec.attention.query_heads,
-              .kv_heads = spec.attention.kv_heads,
-              .head_dim = spec.attention.head_dim};
-  if (spec.moe) {
-    shape.expert_hidden_size = spec.moe->expert_hidden_size;
-    shape.experts = spec.moe->experts;
-  }
-  return shape;
+  return collectors[0]->points();
 }
 
 } // namespace smelt::planner

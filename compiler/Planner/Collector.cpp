@@ -1,0 +1,149 @@
+#include "compiler/Planner/Collector.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace smelt::planner {
+namespace {
+
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+bool sameButExperts(const RankedShape &a, const RankedShape &b) {
+  Shape shape = a.shape;
+  shape.experts = b.shape.experts;
+  return a.loop == b.loop && shape == b.shape;
+}
+
+// The first few points of an order.
+class Sorted : public Collector {
+public:
+  explicit Sorted(size_t keep) : keep(keep) {}
+
+  void take(const RankedShape &ranked) override {
+    const auto before = [this](const RankedShape &a, const RankedShape &b) { return less(a, b); };
+    if (full() && before(kept.back(), ranked)) {
+      return;
+    }
+    const auto same = std::find_if(kept.begin(), kept.end(),
+                                   [&](const RankedShape &other) { return sameButExperts(ranked, other); });
+    if (same != kept.end()) {
+      if (!before(ranked, *same)) {
+        return;
+      }
+      kept.erase(same);
+    }
+    kept.insert(std::upper_bound(kept.begin(), kept.end(), ranked, before), ranked);
+    if (kept.size() > keep) {
+      kept.pop_back();
+    }
+  }
+
+  std::vector<RankedShape> points() const override { return kept; }
+
+protected:
+  virtual bool less(const RankedShape &a, const RankedShape &b) const = 0;
+  bool full() const { return kept.size() == keep; }
+  const RankedShape &last() const { return kept.back(); }
+
+private:
+  size_t keep;
+  std::vector<RankedShape> kept;
+};
+
+class Best : public Sorted {
+public:
+  using Sorted::Sorted;
+
+  bool hopeless(const Bound &bound) const override { return full() && score(bound) > last().score; }
+  double room(const Bound &bound) const override {
+    return full() ? (last().score - score(bound)) / kResidualWeight : kUnlimited;
+  }
+
+private:
+  static double score(const Bound &bound) {
+    return std::sqrt(bound.squares) + kResidualWeight * bound.residual;
+  }
+  bool less(const RankedShape &a, const RankedShape &b) const override { return a < b; }
+};
+
+class Nearest : public Sorted {
+public:
+  using Sorted::Sorted;
+
+  bool hopeless(const Bound &bound) const override { return full() && bound.residual > last().sum; }
+  double room(const Bound &bound) const override { return full() ? last().sum - bound.residual : kUnlimited; }
+
+private:
+  bool less(const RankedShape &a, const RankedShape &b) const override {
+    return a.sum != b.sum ? a.sum < b.sum : a < b;
+  }
+};
+
+class Front : public Collector {
+public:
+  bool hopeless(const Bound &bound) const override {
+    const FrontKey key = frontKey(bound.residual, std::sqrt(bound.squares), bound.misfit);
+    return std::any_of(front.begin(), front.end(),
+                       [&](const Entry &entry) { return entry.key.covers(key) && entry.key != key; });
+  }
+
+  double room(const Bound &bound) const override {
+    const int64_t distance = frontKey(0, std::sqrt(bound.squares), 0).distance;
+    double room = kUnlimited;
+    for (const Entry &entry : front) {
+      if (entry.key.distance <= distance && entry.key.misfit <= bound.misfit) {
+        room = std::min(room, static_cast<double>(entry.key.residual) * kResidualStep);
+      }
+    }
+    return room;
+  }
+
+  void take(const RankedShape &ranked) override {
+    const FrontKey key = frontKey(ranked);
+    for (const Entry &entry : front) {
+      if (entry.key.covers(key) && (entry.key != key || !(ranked < entry.ranked))) {
+        return;
+      }
+    }
+    std::erase_if(front, [&](const Entry &entry) { return key.covers(entry.key); });
+    front.push_back({key, ranked});
+  }
+
+  std::vector<RankedShape> points() const override {
+    std::vector<Entry> sorted = front;
+    std::sort(sorted.begin(), sorted.end(), [](const Entry &a, const Entry &b) {
+      return std::tie(a.key.residual, a.key.distance, a.key.misfit) <
+             std::tie(b.key.residual, b.key.distance, b.key.misfit);
+    });
+    std::vector<RankedShape> result;
+    for (const Entry &entry : sorted) {
+      result.push_back(entry.ranked);
+    }
+    return result;
+  }
+
+private:
+  struct Entry {
+    FrontKey key;
+    RankedShape ranked;
+  };
+  std::vector<Entry> front;
+};
+
+} // namespace
+
+std::unique_ptr<Collector> makeCollector(Goal goal, size_t keep) {
+  switch (goal) {
+  case Goal::best:
+    return std::make_unique<Best>(keep);
+  case Goal::nearest:
+    return std::make_unique<Nearest>(keep);
+  case Goal::front:
+    return std::make_unique<Front>();
+  }
+  return nullptr;
+}
+
+} // namespace smelt::planner

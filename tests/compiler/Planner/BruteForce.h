@@ -1,0 +1,22 @@
+// Searches by visiting every point of a small lattice and counting the budgets of its spec.
+#pragma once
+
+#include "compiler/Planner/ShapeSearch.h"
+
+#include <vector>
+
+namespace smelt::tests {
+
+// Every point of the lattice, judged; no matter whether it is within tolerance.
+std::vector<planner::RankedShape> everyPoint(const planner::SearchRequest &request);
+
+// The best point and the nearest one: at most one each.
+std::vector<planner::RankedShape> bruteBest(const planner::SearchRequest &request);
+std::vector<planner::RankedShape> bruteNearest(const planner::SearchRequest &request);
+std::vector<planner::RankedShape> bruteFront(const planner::SearchRequest &request);
+
+// A baseline with every kind of layer, bias and norm, and one with nothing but experts.
+spec::ModelSpec mixedBaseline();
+spec::ModelSpec plainBaseline();
+
+} // namespace smelt::tests
