@@ -1,8 +1,8 @@
 // The one accounting: every budget of a spec or an imported model is a sum over these counts.
 //
 // Convention "exact": a multiply-add is 2 FLOPs; every executed matrix counts, and so do the attention scores
-// and the weighted values; norms, biases, softmax, activations, the recurrence of linear attention and the
-// lookup of the input embedding do not. docs/budgets.md defines each number.
+// and the weighted values; norms, biases, softmax, activations, the convolution and recurrence of linear
+// attention and the lookup of the input embedding do not. docs/budgets.md defines each number.
 #pragma once
 
 #include "compiler/Budget/Architecture.h"

@@ -83,7 +83,7 @@ struct Layer {
   Attention attention;
   Reach reach = Reach::full;
   int64_t window = 0; // positions, unless reach is full
-  std::variant<DenseMlp, ExpertMlp> ffn;
+  std::variant<DenseMlp, ExpertMlp> ffn = {};
   int64_t norm_vectors = 2; // of hidden size: norms with a weight, twice with a bias too
 
   bool operator==(const Layer &) const = default;

@@ -55,11 +55,12 @@ WeightCount count(const LinearAttention &a, CheckedInt hidden) {
   const CheckedInt key = CheckedInt(a.key_heads) * a.key_dim;
   const CheckedInt value = CheckedInt(a.value_heads) * a.value_dim;
   const CheckedInt convolved = CheckedInt(2) * key + value;
-  // Q, K, V and the output gate; a decay and a write strength per value head; convolution; output.
-  const CheckedInt matrices = hidden * (convolved + value) + hidden * CheckedInt(2) * a.value_heads +
-                              convolved * a.conv_kernel + value * hidden;
-  // The decay's scale and bias per head, and the gated norm over a value head.
-  return dense(matrices, CheckedInt(2) * a.value_heads + a.value_dim);
+  // Q, K, V and the output gate; a decay and a write strength per value head; output.
+  const CheckedInt matrices =
+      hidden * (convolved + value) + hidden * CheckedInt(2) * a.value_heads + value * hidden;
+  // The depthwise convolution, which belongs to the recurrence that follows it; the decay's scale and bias
+  // per head; the gated norm over a value head.
+  return dense(matrices, convolved * a.conv_kernel + CheckedInt(2) * a.value_heads + a.value_dim);
 }
 
 void countFfn(const DenseMlp &mlp, CheckedInt hidden, WeightTally &tally) {
