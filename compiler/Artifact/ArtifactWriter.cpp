@@ -221,7 +221,9 @@ bool serialize(const ArtifactInput &input, std::vector<uint8_t> &bytes, std::str
   }
   header.file_size = bytes.size();
   header.code_size = bytes.size() - header.code_offset;
-  header.checksum = XXH3_64bits(bytes.data() + sizeof header, bytes.size() - sizeof header);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  header.checksum =
+      XXH3_64bits(bytes.data() + SMELT_ARTIFACT_CHECKSUM_BEGIN, bytes.size() - SMELT_ARTIFACT_CHECKSUM_BEGIN);
   std::memcpy(bytes.data(), &header, sizeof header);
   return true;
 }

@@ -50,7 +50,8 @@ Status checkHeader(const std::string &name, std::span<const std::byte> bytes, Ar
                                      header.file_size, bytes.size()));
   }
   if (options.verifyChecksum) {
-    uint64_t actual = XXH3_64bits(bytes.data() + headerSize, bytes.size() - headerSize);
+    uint64_t actual = XXH3_64bits(bytes.data() + SMELT_ARTIFACT_CHECKSUM_BEGIN,
+                                  bytes.size() - SMELT_ARTIFACT_CHECKSUM_BEGIN);
     if (actual != header.checksum) {
       return damaged(
           name, fmt::format("damaged: checksum {:016x}, the header says {:016x}", actual, header.checksum));

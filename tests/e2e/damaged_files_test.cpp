@@ -70,7 +70,7 @@ std::string withFlippedBit(std::string bytes, size_t offset, int bit) {
 
 std::string withFreshChecksum(std::string bytes) {
   const XXH64_hash_t checksum =
-      XXH3_64bits(bytes.data() + sizeof(smelt_artifact_header), bytes.size() - sizeof(smelt_artifact_header));
+      XXH3_64bits(bytes.data() + SMELT_ARTIFACT_CHECKSUM_BEGIN, bytes.size() - SMELT_ARTIFACT_CHECKSUM_BEGIN);
   std::memcpy(bytes.data() + offsetof(smelt_artifact_header, checksum), &checksum, sizeof(checksum));
   return bytes;
 }

@@ -53,10 +53,10 @@ TEST_CASE("Truncation with a matching header does no harm") {
   }
 }
 
-TEST_CASE("Every flipped bit behind the header is refused") {
+TEST_CASE("Every flipped bit the checksum covers is refused") {
   std::string file = smallFile();
   AlignedBytes bytes(std::as_bytes(std::span(file)));
-  for (size_t bit = sizeof(smelt_artifact_header) * 8; bit < file.size() * 8; bit += 7) {
+  for (size_t bit = SMELT_ARTIFACT_CHECKSUM_BEGIN * 8; bit < file.size() * 8; bit += 7) {
     bytes.bytes()[bit / 8] ^= std::byte(1 << bit % 8);
     REQUIRE(!accepted(bytes.bytes(), {}));
     bytes.bytes()[bit / 8] ^= std::byte(1 << bit % 8);

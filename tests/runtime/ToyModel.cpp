@@ -199,8 +199,8 @@ std::string packArtifact(const ManifestT &manifest, std::string_view code) {
 }
 
 void fixChecksum(std::string &artifact) {
-  uint64_t checksum = XXH3_64bits(artifact.data() + sizeof(smelt_artifact_header),
-                                  artifact.size() - sizeof(smelt_artifact_header));
+  uint64_t checksum = XXH3_64bits(artifact.data() + SMELT_ARTIFACT_CHECKSUM_BEGIN,
+                                  artifact.size() - SMELT_ARTIFACT_CHECKSUM_BEGIN);
   std::memcpy(artifact.data() + offsetof(smelt_artifact_header, checksum), &checksum, sizeof checksum);
 }
 

@@ -11,6 +11,7 @@
 #define SMELT_ARTIFACT_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define SMELT_ARTIFACT_MAGIC "SMELTART"
@@ -18,19 +19,23 @@
 #define SMELT_ARTIFACT_VERSION_MAJOR 1
 #define SMELT_ARTIFACT_VERSION_MINOR 0
 #define SMELT_ARTIFACT_CODE_ALIGNMENT 4096
+/* The checksum covers the file from here on: all that follows it in the header, and the sections. */
+#define SMELT_ARTIFACT_CHECKSUM_BEGIN 32
 
 typedef struct smelt_artifact_header {
   char magic[8];            /* SMELT_ARTIFACT_MAGIC, no terminator */
   uint32_t version_major;   /* first, so that every reader can name it */
   uint32_t version_minor;
   uint64_t file_size;       /* bytes in the whole file */
-  uint64_t checksum;        /* XXH3-64, seed 0, of bytes [64, file_size) */
+  uint64_t checksum;        /* XXH3-64, seed 0, of bytes [32, file_size) */
   uint64_t manifest_offset; /* bytes from the start of the file; 64-byte aligned */
   uint64_t manifest_size;
   uint64_t code_offset;     /* SMELT_ARTIFACT_CODE_ALIGNMENT aligned */
   uint64_t code_size;
 } smelt_artifact_header;
 static_assert(sizeof(smelt_artifact_header) == 64, "the header is one cache line");
+static_assert(offsetof(smelt_artifact_header, manifest_offset) == SMELT_ARTIFACT_CHECKSUM_BEGIN,
+              "the checksum covers what follows it");
 
 /* CPU features a code variant may require; bits of CodeVariant.features. */
 enum {
