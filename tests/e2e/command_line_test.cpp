@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 
 using namespace smelt::tests;
 
@@ -194,4 +195,49 @@ TEST_CASE("a failed compile leaves the previous artifact as it was") {
                  SMELT_io);
   CHECK(readBytes(path) == "previous");
   CHECK(filesIn(folder) == 1);
+}
+
+namespace {
+
+// Runs a command and sends it SIGINT once, as soon as `ready` says so.
+ProcessResult interruptedWhen(const Arguments &command,
+                              const std::function<bool(const ProcessResult &)> &ready) {
+  bool sent = false;
+  return runProcess(command, [&](pid_t process, const ProcessResult &so_far) {
+    if (!sent && ready(so_far)) {
+      kill(process, SIGINT);
+      sent = true;
+    }
+  });
+}
+
+} // namespace
+
+TEST_CASE("SIGINT stops each command and leaves nothing half-written") {
+  const TempFolder folder;
+  const std::string cell = SMELT_SPECS_FOLDER "/smelt/smelt-200m-s97.toml";
+  const ProcessResult weights = interruptedWhen(
+      {SMELTC_PROGRAM, "weights", "init", cell, "--seed", "1", "-o", folder.file("out.safetensors")},
+      [&](const ProcessResult &) { return filesIn(folder) > 0; });
+  requireFailure(weights, SMELT_interrupted);
+  CHECK(filesIn(folder) == 0);
+
+  int polls = 0;
+  const ProcessResult compiled =
+      interruptedWhen({SMELTC_PROGRAM, "compile", cell, "-o", folder.file("out.smelt")},
+                      [&](const ProcessResult &) { return ++polls == 20; });
+  requireFailure(compiled, SMELT_interrupted);
+  CHECK(filesIn(folder) == 0);
+
+  for (const Arguments &runner : runners()) {
+    CAPTURE(runner.back());
+    const Arguments run =
+        runner +
+        Arguments{goldenArtifact(kCase), "--weights", goldenFile(kCase, ".safetensors"), "--tokens", "1,2,3",
+                  "--max-new-tokens",    "100000"};
+    const ProcessResult result =
+        interruptedWhen(run, [](const ProcessResult &so_far) { return !so_far.out.empty(); });
+    CAPTURE(result.err);
+    CHECK(result.exit_code == SMELT_interrupted);
+  }
 }

@@ -52,7 +52,7 @@ pid_t spawn(const std::vector<std::string> &arguments, const Pipe &out, const Pi
 } // namespace
 
 ProcessResult runProcess(const std::vector<std::string> &arguments,
-                         const std::function<void(pid_t, const std::string &)> &running) {
+                         const std::function<void(pid_t, const ProcessResult &)> &watch) {
   const Pipe out, err;
   const pid_t child = spawn(arguments, out, err);
   ProcessResult result;
@@ -60,7 +60,7 @@ ProcessResult runProcess(const std::vector<std::string> &arguments,
   std::string *sinks[] = {&result.out, &result.err};
   int open_count = 2;
   while (open_count > 0) {
-    if (poll(polls, 2, -1) < 0 && errno != EINTR) {
+    if (poll(polls, 2, watch ? 5 : -1) < 0 && errno != EINTR) {
       break;
     }
     for (int i = 0; i < 2; ++i) {
@@ -76,9 +76,9 @@ ProcessResult runProcess(const std::vector<std::string> &arguments,
         continue;
       }
       sinks[i]->append(buffer, count);
-      if (i == 1 && running) {
-        running(child, result.err);
-      }
+    }
+    if (watch) {
+      watch(child, result);
     }
   }
   int status = 0;

@@ -14,9 +14,9 @@ struct ProcessResult {
   std::string out, err;
 };
 
-// Runs arguments[0] (a path) with the arguments. `running` is called, with what the program wrote to stderr
-// so far, whenever it wrote more; it may signal the process.
+// Runs arguments[0] (a path) with the arguments. `watch` is called every few milliseconds with what the
+// program wrote so far; it may signal the process.
 ProcessResult runProcess(const std::vector<std::string> &arguments,
-                         const std::function<void(pid_t, const std::string &)> &running = {});
+                         const std::function<void(pid_t, const ProcessResult &)> &watch = {});
 
 } // namespace smelt::tests
