@@ -1,4 +1,4 @@
-// A plan as text and JSON: the baseline, the pick and the runners-up side by side.
+// A plan as text, JSON and Markdown: the baseline, the pick, the runners-up and the Pareto front.
 #pragma once
 
 #include "compiler/Planner/Planner.h"
@@ -7,11 +7,20 @@
 
 namespace smelt::report {
 
-// Budgets with their differences, then shapes.
+// Budgets with their differences, then shapes, then how the pick stands on the front.
 std::string planTable(const spec::ModelSpec &baseline, const planner::Plan &plan);
 
-// One object: "placement", "attended", "baseline", "pick" and "runners_up"; models have "name", "shape",
-// "budget" and, against the baseline, "residuals", "shape_distance" and "score".
+// Every point of the front, closest first, numbered as --candidate counts them.
+std::string frontTable(const planner::Plan &plan);
+
+// Why this pick, and what each knob paid.
+std::string planExplanation(const spec::ModelSpec &baseline, const planner::Plan &plan);
+
+// One object: "placement", "attended", "baseline", "pick", "runners_up" and "front"; models have "name",
+// "shape", "budget" and, against the baseline, "residuals", "shape_distance", "score" and "hardware_misfit".
 std::string planJson(const spec::ModelSpec &baseline, const planner::Plan &plan);
+
+// All of the above as one document.
+std::string planMarkdown(const spec::ModelSpec &baseline, const planner::Plan &plan);
 
 } // namespace smelt::report

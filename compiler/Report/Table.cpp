@@ -39,6 +39,63 @@ std::string Table::text() const {
   return text;
 }
 
+std::string Table::markdown() const {
+  size_t columns = 0;
+  for (const std::vector<std::string> &row : rows) {
+    columns = std::max(columns, row.size());
+  }
+  std::string text;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (size_t column = 0; column < columns; ++column) {
+      text += "| " + (column < rows[i].size() ? rows[i][column] : "") + " ";
+    }
+    text += "|\n";
+    for (size_t column = 0; i == 0 && column < columns; ++column) {
+      text += column < left ? "|---" : "|---:";
+    }
+    text += i == 0 ? "|\n" : "";
+  }
+  return text;
+}
+
+std::string Table::html() const {
+  std::string text = "<table>\n";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    text += "<tr>";
+    for (size_t column = 0; column < rows[i].size(); ++column) {
+      const char *tag = i == 0 || column == 0 ? "th" : "td";
+      const char *scope = i == 0 ? " scope=\"col\"" : column == 0 ? " scope=\"row\"" : "";
+      const char *side = column < left ? " class=\"name\"" : "";
+      text += fmt::format("<{}{}{}>{}</{}>", tag, scope, side, escapeHtml(rows[i][column]), tag);
+    }
+    text += "</tr>\n";
+  }
+  return text + "</table>\n";
+}
+
+std::string escapeHtml(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+    case '&':
+      escaped += "&amp;";
+      break;
+    case '<':
+      escaped += "&lt;";
+      break;
+    case '>':
+      escaped += "&gt;";
+      break;
+    case '"':
+      escaped += "&quot;";
+      break;
+    default:
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
 std::string groupDigits(int64_t value) {
   std::string digits = std::to_string(value);
   size_t first = value < 0 ? 1 : 0;

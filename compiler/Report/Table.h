@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace smelt::report {
@@ -14,11 +15,18 @@ public:
   explicit Table(size_t left_columns = 1) : left(left_columns) {}
   void addRow(std::vector<std::string> cells);
   std::string text() const;
+  // As a Markdown table whose first row is the header.
+  std::string markdown() const;
+  // As an HTML table whose first row and column are headers.
+  std::string html() const;
 
 private:
   size_t left;
   std::vector<std::vector<std::string>> rows;
 };
+
+// Text as it must stand in HTML.
+std::string escapeHtml(std::string_view text);
 
 // "3,912,345,600"
 std::string groupDigits(int64_t value);

@@ -1,0 +1,22 @@
+// One function for each format, and what they share.
+#pragma once
+
+#include "compiler/Export/Export.h"
+
+namespace smelt::exporting {
+
+ExportResult huggingFaceConfig(const spec::ModelSpec &spec);
+ExportResult megatronArguments(const spec::ModelSpec &spec);
+ExportResult torchtitanToml(const spec::ModelSpec &spec);
+
+ExportResult refused(std::string error);
+
+// 1 for each physical layer with experts, 0 for each dense one.
+std::vector<int> moeLayers(const spec::ModelSpec &spec);
+bool hasDenseLayers(const spec::ModelSpec &spec);
+bool hasMoeLayers(const spec::ModelSpec &spec);
+
+// "# ..." lines; nothing for no notes.
+std::string noteComments(std::string_view heading, const std::vector<std::string> &notes);
+
+} // namespace smelt::exporting

@@ -1,0 +1,24 @@
+// The pictures of a plan's page.
+#pragma once
+
+#include "compiler/Planner/Planner.h"
+
+#include <string>
+
+namespace smelt::report {
+
+// Baseline and plan as stacks of layers, widths in proportion to hidden_size.
+std::string stackFigure(const spec::ModelSpec &baseline, const planner::Plan &plan);
+
+// The three budgets of the looped baseline before its shape was matched, and of the plan, in % of the
+// baseline's.
+std::string budgetFigure(const spec::ModelSpec &baseline, const planner::Plan &plan);
+
+// Worst difference against shape distance, shaded by hardware misfit.
+std::string frontFigure(const planner::Plan &plan);
+
+// Loss on the compute-optimal frontier of the published laws; dashed outside their range. "" when the
+// baseline is not sparser than its fully active control.
+std::string lawFigure(const spec::ModelSpec &baseline, const planner::Plan &plan);
+
+} // namespace smelt::report

@@ -1,0 +1,16 @@
+// A plan as one self-contained HTML page.
+#pragma once
+
+#include "compiler/Planner/Planner.h"
+
+#include <optional>
+#include <string>
+
+namespace smelt::report {
+
+// Inline SVG and style, no network, no script; light or dark as the reader prefers. Shows the stacks, the
+// budgets before and after, the Pareto front, the frontier of the published scaling laws at the models'
+// sparsity, and the tables of planMarkdown().
+std::string planPage(const spec::ModelSpec &baseline, const planner::Plan &plan);
+
+} // namespace smelt::report
