@@ -19,6 +19,7 @@ constexpr uint64_t manifestAlignment = 64;
 // The verifier walks the manifest recursively and counts tables: bounds far above any real model.
 constexpr unsigned maxManifestDepth = 16;
 constexpr unsigned maxManifestTables = 1 << 20;
+constexpr uint64_t maxManifestSize = uint64_t(1) << 30; // FlatBuffers' own limit is 2 GiB
 
 Status damaged(const std::string &name, const std::string &what) {
   return fail(SMELT_artifact, fmt::format("{}: {}; compile or copy the artifact again", name, what));
@@ -60,7 +61,8 @@ Status checkHeader(const std::string &name, std::span<const std::byte> bytes, Ar
   auto inside = [&](uint64_t offset, uint64_t size) {
     return offset >= headerSize && offset <= bytes.size() && size <= bytes.size() - offset;
   };
-  if (!inside(header.manifest_offset, header.manifest_size) || header.manifest_offset % manifestAlignment) {
+  if (!inside(header.manifest_offset, header.manifest_size) || header.manifest_offset % manifestAlignment ||
+      header.manifest_size > maxManifestSize) {
     return damaged(name, fmt::format("damaged: the manifest is said to be at [{}, +{}) of {} bytes",
                                      header.manifest_offset, header.manifest_size, bytes.size()));
   }
@@ -69,6 +71,16 @@ Status checkHeader(const std::string &name, std::span<const std::byte> bytes, Ar
                                      header.code_offset, header.code_size, bytes.size()));
   }
   return success();
+}
+
+// The FlatBuffers verifier aligns a vector's length, four bytes, but not elements of eight.
+bool shapesAligned(const artifact::Manifest &manifest) {
+  for (const artifact::Weight *weight : *manifest.weights()) {
+    if (reinterpret_cast<uintptr_t>(weight->shape()->Data()) % alignof(uint64_t)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 } // namespace
@@ -106,7 +118,7 @@ Result<std::shared_ptr<Artifact>> Artifact::build(const std::string &name, std::
   smelt_artifact_header header = artifact->header();
   const auto *manifest = reinterpret_cast<const uint8_t *>(bytes.data() + header.manifest_offset);
   flatbuffers::Verifier verifier(manifest, header.manifest_size, maxManifestDepth, maxManifestTables);
-  if (!artifact::VerifyManifestBuffer(verifier)) {
+  if (!artifact::VerifyManifestBuffer(verifier) || !shapesAligned(*artifact::GetManifest(manifest))) {
     return damaged(name, "damaged: the manifest is not a well-formed FlatBuffer");
   }
   artifact->root = artifact::GetManifest(manifest);
