@@ -23,7 +23,7 @@ struct Golden {
   std::string name, weights;
   smelt::spec::ModelSpec spec;
   std::vector<int32_t> tokens;
-  std::vector<float> logits;
+  std::vector<double> logits;
 };
 
 std::vector<std::string> caseNames() {

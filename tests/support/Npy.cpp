@@ -21,17 +21,27 @@ Matrix readNpy(const std::string &path) {
   }
   const std::string header = bytes.substr(10, header_size);
   static const std::regex pattern(
-      R"(\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d+), (\d+)\), \}\s*)");
+      R"(\{'descr': '<f([48])', 'fortran_order': False, 'shape': \((\d+), (\d+)\),? ?\}\s*)");
   std::smatch match;
   if (!std::regex_match(header, match, pattern)) {
-    fail("not a row-major f32 matrix: " + header);
+    fail("not a row-major matrix of floats: " + header);
   }
-  Matrix matrix{std::stoul(match[1]), std::stoul(match[2]), {}};
+  const size_t width = std::stoul(match[1]);
+  Matrix matrix{std::stoul(match[2]), std::stoul(match[3]), {}};
   matrix.values.resize(matrix.rows * matrix.columns);
-  if (bytes.size() != 10 + header_size + matrix.values.size() * sizeof(float)) {
+  if (bytes.size() != 10 + header_size + matrix.values.size() * width) {
     fail("the data has another size than the header says");
   }
-  std::memcpy(matrix.values.data(), bytes.data() + 10 + header_size, matrix.values.size() * sizeof(float));
+  const char *data = bytes.data() + 10 + header_size;
+  for (size_t i = 0; i < matrix.values.size(); ++i) {
+    if (width == sizeof(double)) {
+      std::memcpy(&matrix.values[i], data + i * width, width);
+    } else {
+      float value;
+      std::memcpy(&value, data + i * width, width);
+      matrix.values[i] = value;
+    }
+  }
   return matrix;
 }
 

@@ -1,4 +1,4 @@
-// Reads the little-endian f32 matrices that numpy.save writes.
+// Reads little-endian f32 and f64 matrices of npy files.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace smelt::tests {
 
 struct Matrix {
   size_t rows = 0, columns = 0;
-  std::vector<float> values; // row-major
+  std::vector<double> values; // row-major
 };
 
 // Throws std::runtime_error with the path when the file is not such a matrix.
