@@ -48,6 +48,26 @@ RuntimeModel goldenModel(const std::string &name) {
   return {goldenArtifact(name), {goldenFile(name, ".safetensors")}};
 }
 
+spec::ModelSpec raggedSpec() {
+  spec::ModelSpec spec;
+  spec.name = "ragged";
+  spec.vocab_size = 101;
+  spec.hidden_size = 231;
+  spec.attention = {11, 1, 42, 10000.0, spec::QkNorm::none, true};
+  spec.moe = spec::Moe{13, 5, 79, spec::RouterKind::softmax, true, 1, 33};
+  spec.mlp = spec::Mlp{77};
+  for (const int64_t visits : {1, 2, 1}) {
+    spec::Segment segment;
+    segment.layers = 1;
+    segment.visits = visits;
+    segment.residual_scale = 1.0 / static_cast<double>(visits);
+    segment.attention = spec.attention;
+    spec.segments.push_back(segment);
+  }
+  spec.segments.back().ffn = spec::FfnKind::dense;
+  return spec;
+}
+
 std::string randomWeights(const spec::ModelSpec &spec, Precision precision, uint64_t seed) {
   weights::InitOptions options;
   options.path = nextFile(spec.name) + ".safetensors";

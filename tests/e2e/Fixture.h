@@ -16,6 +16,10 @@ spec::ModelSpec goldenSpec(const std::string &name);
 std::string goldenArtifact(const std::string &name);
 RuntimeModel goldenModel(const std::string &name);
 
+// The geometry of the largest published looped cell at an eighth of its width: no size is a multiple of
+// anything a machine likes.
+spec::ModelSpec raggedSpec();
+
 // A file of random weights, as `smeltc weights init` makes it.
 std::string randomWeights(const spec::ModelSpec &spec, Precision precision, uint64_t seed);
 

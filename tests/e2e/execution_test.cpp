@@ -8,19 +8,30 @@ using namespace smelt::tests;
 
 namespace {
 
-// One looped case of each architecture.
-std::vector<std::string> cases() {
-  return {"qwen3-moe-looped", "olmoe-looped-layer-order", "glm4-moe-looped", "mixed-attention-looped",
-          "qwen3-moe-raw-topk"};
+// Golden cases, and larger models of random weights in both precisions.
+const std::vector<std::pair<std::string, RuntimeModel>> &models() {
+  static const std::vector<std::pair<std::string, RuntimeModel>> all = [] {
+    std::vector<std::pair<std::string, RuntimeModel>> list;
+    for (const std::string name : {"olmoe-looped-layer-order", "glm4-moe-looped", "mixed-attention-looped"}) {
+      list.emplace_back(name, goldenModel(name));
+    }
+    for (const Precision precision : {Precision::f32, Precision::bf16}) {
+      list.emplace_back(precision == Precision::f32 ? "ragged f32" : "ragged bf16",
+                        build(raggedSpec(), {precision, false}).model());
+    }
+    return list;
+  }();
+  return all;
 }
 
-// Runs `body` for every case and every code variant of this machine.
+// Runs `body` for every model and every code variant of this machine.
 template <typename Body> void forEachModel(Body body) {
-  for (const std::string &name : cases()) {
-    const RuntimeModel model = goldenModel(name);
+  for (const auto &[name, model] : models()) {
     for (const std::string &isa : model.supportedIsas()) {
       CAPTURE(name, isa);
-      body(model, SessionSettings{.isa = isa});
+      SessionSettings settings;
+      settings.isa = isa;
+      body(model, settings);
     }
   }
 }

@@ -92,32 +92,6 @@ TEST_CASE("generated specs agree with the interpreter") {
   }
 }
 
-namespace {
-
-// The geometry of the largest published looped cell at an eighth of its width: no size is a multiple of
-// anything a machine likes.
-spec::ModelSpec raggedSpec() {
-  spec::ModelSpec spec;
-  spec.name = "ragged";
-  spec.vocab_size = 101;
-  spec.hidden_size = 231;
-  spec.attention = {11, 1, 42, 10000.0, spec::QkNorm::none, true};
-  spec.moe = spec::Moe{13, 5, 79, spec::RouterKind::softmax, true, 1, 33};
-  spec.mlp = spec::Mlp{77};
-  for (const int64_t visits : {1, 2, 1}) {
-    spec::Segment segment;
-    segment.layers = 1;
-    segment.visits = visits;
-    segment.residual_scale = 1.0 / static_cast<double>(visits);
-    segment.attention = spec.attention;
-    spec.segments.push_back(segment);
-  }
-  spec.segments.back().ffn = spec::FfnKind::dense;
-  return spec;
-}
-
-} // namespace
-
 TEST_CASE("ragged sizes agree with the interpreter from one token to 257") {
   const spec::ModelSpec spec = raggedSpec();
   for (const Precision precision : {Precision::f32, Precision::bf16}) {
