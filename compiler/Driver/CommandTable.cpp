@@ -8,6 +8,7 @@ std::span<const CommandInfo> commandTable() {
   static constexpr std::array commands = {
       CommandInfo{"budget", "Count parameters, FLOPs and KV cache of a spec", makeBudgetCommand},
       CommandInfo{"plan", "Derive a looped model with the budgets of a baseline", makePlanCommand},
+      CommandInfo{"law", "Ask scaling laws about loss and compute, or fit one", makeLawCommand},
       CommandInfo{"weights", "Write random weights for a spec", makeWeightsCommand},
       CommandInfo{"compile", "Compile a spec to an artifact", makeCompileCommand},
       CommandInfo{"run", "Run a compiled model on given tokens", makeRunCommand},

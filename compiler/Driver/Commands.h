@@ -7,6 +7,7 @@ namespace smelt::driver {
 
 std::unique_ptr<Command> makeBudgetCommand();
 std::unique_ptr<Command> makePlanCommand();
+std::unique_ptr<Command> makeLawCommand();
 std::unique_ptr<Command> makeWeightsCommand();
 std::unique_ptr<Command> makeCompileCommand();
 std::unique_ptr<Command> makeRunCommand();

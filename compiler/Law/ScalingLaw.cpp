@@ -43,6 +43,8 @@ void compareFrontier(std::vector<std::string> &found, const Validity &validity, 
 
 } // namespace
 
+double inPercent(double fraction) { return std::round(fraction * 1e14) / 1e12; }
+
 double loss(const ScalingLaw &law, const TrainingRun &run) {
   const Coefficients &k = law.coefficients;
   return k.floor +

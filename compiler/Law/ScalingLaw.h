@@ -80,6 +80,9 @@ struct TrainingRun {
   double trainingFlops() const { return training_flops_per_token * tokens; }
 };
 
+// 85 for 0.85, without the last bits that a bare product leaves.
+double inPercent(double fraction);
+
 double loss(const ScalingLaw &law, const TrainingRun &run);
 
 // What of a run lies outside the law's ranges, each in words ("1e22 training FLOPs, above 2.22e21"); empty
