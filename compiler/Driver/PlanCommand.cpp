@@ -4,15 +4,80 @@
 #include "compiler/Driver/Console.h"
 #include "compiler/Driver/FileOutput.h"
 #include "compiler/Driver/Options.h"
+#include "compiler/Driver/PlanArguments.h"
+#include "compiler/Driver/Progress.h"
 #include "compiler/Driver/SpecInput.h"
 #include "compiler/Driver/UserError.h"
+#include "compiler/Export/Export.h"
+#include "compiler/Planner/Explain.h"
 #include "compiler/Planner/Planner.h"
+#include "compiler/Report/PlanPage.h"
 #include "compiler/Report/PlanReport.h"
 #include "compiler/Spec/SpecWriter.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <functional>
+#include <optional>
 
 namespace smelt::driver {
 
 namespace {
+
+using planner::Candidate;
+
+// A model in the words of another tool, and where to write it.
+struct ExportRequest {
+  exporting::Format format;
+  std::string path;
+};
+
+// "huggingface=config.json"
+std::optional<ExportRequest> parseExport(std::string_view text) {
+  size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals + 1 == text.size()) {
+    return std::nullopt;
+  }
+  std::optional<exporting::Format> format = exporting::parseFormat(text.substr(0, equals));
+  return format ? std::optional(ExportRequest{*format, std::string(text.substr(equals + 1))}) : std::nullopt;
+}
+
+CLI::Validator exportRequest() {
+  auto check = [](std::string &text) -> std::string {
+    return parseExport(text)
+               ? ""
+               : fmt::format("'{}' is not huggingface=FILE, megatron=FILE or torchtitan=FILE", text);
+  };
+  return CLI::Validator(check, "");
+}
+
+// Tells of a search that takes more than a second; most are over long before.
+class SearchProgress {
+public:
+  ~SearchProgress() {
+    if (progress) {
+      progress->finish();
+    }
+  }
+
+  std::function<void(double)> callback() {
+    return [this](double part) {
+      if (std::chrono::steady_clock::now() - start < std::chrono::seconds(1)) {
+        return;
+      }
+      if (!progress) {
+        progress.emplace(1);
+        progress->begin("searching");
+      }
+      progress->update(fmt::format("{:.0f} %", 100 * part));
+    };
+  }
+
+private:
+  const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  std::optional<Progress> progress;
+};
 
 class PlanCommand : public Command {
 public:
@@ -20,64 +85,149 @@ public:
     app.add_option("BASELINE", baseline_path, "The unlooped model, a TOML file")
         ->type_name("FILE")
         ->required();
-    app.add_option("--span", options.span, "Part of the layers that loops, in the middle (default 0.5)")
-        ->check(number())
-        ->type_name("PART");
-    app.add_option("--visits", options.visits, "How often the loop is run (default 2)")
-        ->check(wholeNumber(1, 1'000'000))
-        ->type_name("N");
+    arguments.declare(app);
     app.add_option("-o,--output", output, "Write the plan as a spec, a TOML file")->type_name("FILE");
-    app.add_option("--attended", attended,
-                   "Mean number of positions a token attends to (default " + budget::Attended().text() + ")")
-        ->check(attendedPositions())
-        ->type_name("N");
-    app.add_option("--tolerance", options.tolerance, "Largest relative difference of a budget (default 0.05)")
-        ->check(number())
-        ->type_name("PART");
-    app.add_option("--kv-heads", options.kv_heads, "Numbers of KV heads to try (default: the baseline's)")
-        ->delimiter(',')
-        ->check(wholeNumber(1, 1'000'000))
-        ->type_name("N,...");
-    app.add_option("--name", options.name, "Name of the plan (default: the baseline's with -looped)")
+    app.add_option("--candidate", candidate_name,
+                   "What to write and export: pick, runner-up-N or front-N (default pick)")
         ->type_name("NAME");
-    app.add_flag("--json", json, "Print one JSON object");
+    app.add_option("--export", exports, "Write the plan for another tool, e.g. huggingface=config.json")
+        ->check(exportRequest())
+        ->allow_extra_args(false)
+        ->type_name("FORMAT=FILE");
+    app.add_option("--report", report_path, "Write a self-contained HTML page about the plan")
+        ->type_name("FILE");
+    app.add_option("--against", against_path,
+                   "Compare with another looped model of the baseline, a TOML file")
+        ->type_name("FILE");
+    app.add_flag("--front", front, "List the Pareto front, too");
+    app.add_flag("--explain", explain, "Tell why this is the pick and what each knob paid, too");
+    CLI::Option *json_flag = app.add_flag("--json", json, "Print one JSON object");
+    app.add_flag("--markdown", markdown, "Print a Markdown document")->excludes(json_flag);
   }
 
   smelt_status run() override {
-    spec::ModelSpec baseline = loadSpec(baseline_path);
-    if (!output.empty()) {
-      checkWritable(output);
+    baseline = loadSpec(baseline_path);
+    for (const std::string &path : outputPaths()) {
+      checkWritable(path);
     }
-    if (!attended.empty()) {
-      options.attended = *budget::Attended::parse(attended);
+    std::optional<spec::ModelSpec> against;
+    if (!against_path.empty()) {
+      against = loadSpec(against_path);
     }
-    planner::PlanResult result = planner::plan(baseline, options);
-    if (!result) {
-      throw UserError(result.status, explain(result));
+    const planner::Plan plan = findPlan();
+    write(plan);
+    std::string text = render(plan);
+    if (against && !json) {
+      text += "\n" + planner::comparedWith(baseline, plan, *against) + "\n";
     }
-    if (!output.empty()) {
-      writeFile(output, spec::writeSpec(result.plan->pick.spec, comment(baseline)));
-    }
-    printResult(json ? report::planJson(baseline, *result.plan) : report::planTable(baseline, *result.plan));
+    printResult(text);
     return SMELT_ok;
   }
 
 private:
-  std::string explain(const planner::PlanResult &result) const {
-    return result.status == SMELT_usage ? result.error + "\ntry 'smeltc plan --help'"
-                                        : fmt::format("{}: {}", baseline_path, result.error);
+  planner::Plan findPlan() {
+    planner::PlanOptions options = arguments.options();
+    planner::PlanResult result;
+    {
+      SearchProgress progress;
+      options.progress = progress.callback();
+      result = planner::plan(baseline, options);
+    }
+    if (!result) {
+      throw UserError(result.status, result.status == SMELT_usage
+                                         ? result.error + "\ntry 'smeltc plan --help'"
+                                         : fmt::format("{}: {}", baseline_path, result.error));
+    }
+    return std::move(*result.plan);
   }
 
-  std::string comment(const spec::ModelSpec &baseline) const {
-    return fmt::format("Matches the budgets of {}: smeltc plan --span {} --visits {}", baseline.name,
-                       options.span, options.visits);
+  std::vector<std::string> outputPaths() const {
+    std::vector<std::string> paths;
+    for (const std::string &text : exports) {
+      paths.push_back(parseExport(text)->path);
+    }
+    for (const std::string &path : {output, report_path}) {
+      if (!path.empty()) {
+        paths.push_back(path);
+      }
+    }
+    return paths;
   }
 
-  std::string baseline_path;
-  std::string output;
-  std::string attended;
-  planner::PlanOptions options;
+  // All or nothing: a refused export leaves no file behind.
+  void write(const planner::Plan &plan) const {
+    const Candidate &candidate = chosen(plan);
+    std::vector<std::pair<std::string, std::string>> files;
+    for (const std::string &text : exports) {
+      const ExportRequest request = *parseExport(text);
+      const exporting::ExportResult result = exporting::exportSpec(candidate.spec, request.format);
+      if (!result) {
+        throw UserError(result.status, result.error);
+      }
+      files.emplace_back(request.path, *result.text);
+    }
+    if (!output.empty()) {
+      files.emplace_back(output, spec::writeSpec(candidate.spec, comment(candidate)));
+    }
+    if (!report_path.empty()) {
+      files.emplace_back(report_path, report::planPage(baseline, plan));
+    }
+    for (const auto &[path, text] : files) {
+      writeFile(path, text);
+    }
+  }
+
+  const Candidate &chosen(const planner::Plan &plan) const {
+    if (candidate_name == "pick") {
+      return plan.pick;
+    }
+    const std::pair<std::string_view, const std::vector<Candidate> *> lists[] = {
+        {"runner-up-", &plan.runners_up}, {"front-", &plan.front}};
+    for (const auto &[prefix, candidates] : lists) {
+      if (candidate_name.starts_with(prefix)) {
+        size_t number = 0;
+        const char *begin = candidate_name.data() + prefix.size();
+        const char *end = candidate_name.data() + candidate_name.size();
+        if (std::from_chars(begin, end, number).ptr == end && number >= 1 && number <= candidates->size()) {
+          return (*candidates)[number - 1];
+        }
+      }
+    }
+    throw UserError(SMELT_usage,
+                    fmt::format("--candidate: there is no '{}': this plan has pick, runner-up-1 to {} and "
+                                "front-1 to {}\ntry 'smeltc plan --help'",
+                                candidate_name, plan.runners_up.size(), plan.front.size()));
+  }
+
+  std::string render(const planner::Plan &plan) const {
+    if (json) {
+      return report::planJson(baseline, plan);
+    }
+    if (markdown) {
+      return report::planMarkdown(baseline, plan);
+    }
+    std::string text = report::planTable(baseline, plan);
+    text += explain ? "\n" + report::planExplanation(baseline, plan) : "";
+    text += front ? "\n" + report::frontTable(plan) : "";
+    return text;
+  }
+
+  std::string comment(const Candidate &candidate) const {
+    return fmt::format(
+        "Matches the budgets of {}: {} layers before the loop, {} visited {} times, {} after it",
+        baseline.name, candidate.placement.prelude, candidate.placement.looped, candidate.visits,
+        candidate.placement.coda);
+  }
+
+  std::string baseline_path, output, report_path, against_path;
+  std::string candidate_name = "pick";
+  std::vector<std::string> exports;
+  PlanArguments arguments;
+  spec::ModelSpec baseline;
+  bool front = false;
+  bool explain = false;
   bool json = false;
+  bool markdown = false;
 };
 
 } // namespace

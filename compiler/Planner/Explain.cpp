@@ -208,4 +208,22 @@ std::string whatBlocks(const Plan &plan, double worst, double distance) {
                       : "; nor is any other");
 }
 
+std::string comparedWith(const ModelSpec &baseline, const Plan &plan, const ModelSpec &other) {
+  int64_t visits = 1;
+  for (const spec::Segment &segment : other.segments) {
+    visits = std::max(visits, segment.visits);
+  }
+  const double depth_ratio =
+      static_cast<double>(other.physicalLayers()) / static_cast<double>(baseline.physicalLayers());
+  const double distance = shapeDistance(shapeOf(other), shapeOf(baseline), visits, depth_ratio);
+  const double worst = residualsOf(other, plan.baseline, plan.attended).worst(plan.targets);
+  const std::string standing = fmt::format("{} has a worst difference of {} at a shape distance of {:.3f}",
+                                           other.name, percent(worst), distance);
+  if (const Candidate *closer = closerMatch(plan, worst, distance)) {
+    return fmt::format("{}; closer and no less like the baseline: {}", standing,
+                       pointText(*closer, plan.targets));
+  }
+  return fmt::format("{}; {}", standing, whatBlocks(plan, worst, distance));
+}
+
 } // namespace smelt::planner

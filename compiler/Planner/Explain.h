@@ -34,4 +34,8 @@ const Candidate *closerMatch(const Plan &plan, double worst, double distance);
 // smaller difference. "" when there is one, or no front.
 std::string whatBlocks(const Plan &plan, double worst, double distance);
 
+// How the plan stands against another looped model of the same baseline: a match that is closer and no less
+// like the baseline, or what blocks one.
+std::string comparedWith(const spec::ModelSpec &baseline, const Plan &plan, const spec::ModelSpec &other);
+
 } // namespace smelt::planner

@@ -66,3 +66,19 @@ TEST_CASE("what blocks a closer match is told") {
   CHECK(blocked.find("takes a distance of") != std::string::npos);
   CHECK(whatBlocks(plan, 1e-9, 10).find("kv_elements_per_token stops at +1.79 %") != std::string::npos);
 }
+
+TEST_CASE("a plan is compared with another looped model of its baseline") {
+  const auto compare = [](const std::string &cell, std::vector<int64_t> kv_heads) {
+    const std::string folder = std::string(SMELT_SOURCE_DIR) + "/specs/smelt/";
+    const spec::ModelSpec from = *spec::readSpecFile(folder + "baseline-" + cell + ".toml").spec;
+    const spec::ModelSpec published = *spec::readSpecFile(folder + "smelt-" + cell + ".toml").spec;
+    return comparedWith(from, *plan(from, {.kv_heads = kv_heads}).plan, published);
+  };
+  CHECK(compare("100m-s85", {4, 5})
+            .find("smelt-100m-s85 has a worst difference of 3.57 % at a shape distance of 0.303; closer and "
+                  "no less "
+                  "like the baseline: worst difference 0.45 %") == 0);
+  CHECK(compare("200m-s85", {4, 5})
+            .find("; no match within a shape distance of 0.183 is closer than 3.12 %: "
+                  "kv_elements_per_token stops at +3.12 % there") != std::string::npos);
+}

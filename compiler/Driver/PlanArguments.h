@@ -1,0 +1,33 @@
+// The options of `smeltc plan` that say what to look for.
+#pragma once
+
+#include "compiler/Planner/PlanOptions.h"
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace smelt::driver {
+
+class PlanArguments {
+public:
+  void declare(CLI::App &app);
+  planner::PlanOptions options() const;
+
+private:
+  void declareLoop(CLI::App &app);
+  void declareBudgets(CLI::App &app);
+  void declareShape(CLI::App &app);
+
+  std::vector<double> spans;
+  std::vector<int64_t> visits, layers, top_k, kv_heads, looped_kv_heads;
+  std::string hidden_size, head_dim, expert_hidden_size, experts, query_heads;
+  std::string flops_target, params_target, kv_target;
+  std::string attended;
+  planner::Geometry geometry = planner::Geometry::uniform;
+  double tolerance = planner::PlanOptions().tolerance;
+  std::string name;
+  unsigned threads = 0;
+};
+
+} // namespace smelt::driver
