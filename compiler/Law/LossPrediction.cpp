@@ -2,6 +2,10 @@
 
 #include "compiler/Law/PublishedLaws.h"
 
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 namespace smelt::law {
 
 spec::ModelSpec fullyActiveControl(const spec::ModelSpec &model) {
@@ -34,6 +38,26 @@ PairPrediction predictPair(const budget::Budget &baseline, const budget::Budget 
                            const budget::Budget &control, double tokens) {
   return {predictLoss(baselineLaw(), baseline, control, tokens),
           predictLoss(loopedLaw(), looped, control, tokens)};
+}
+
+std::string loopCaveat(const spec::ModelSpec &looped) {
+  std::vector<std::string> loops;
+  bool as_fitted = false;
+  for (const spec::Segment &segment : looped.segments) {
+    if (segment.visits > 1) {
+      int64_t twice = 2 * segment.layers;
+      as_fitted = segment.visits == 2 && segment.order == spec::VisitOrder::block &&
+                  std::abs(twice - looped.physicalLayers()) <= 1;
+      loops.push_back(fmt::format("{} of {} layers visited {} times{}", segment.layers,
+                                  looped.physicalLayers(), segment.visits,
+                                  segment.order == spec::VisitOrder::layer ? ", each in turn" : ""));
+    }
+  }
+  if (loops.size() == 1 && as_fitted) {
+    return "";
+  }
+  return fmt::format("the law '{}' describes half of the layers visited twice, not {}", loopedLaw().name,
+                     loops.empty() ? "a model without a loop" : fmt::format("{}", fmt::join(loops, " and ")));
 }
 
 } // namespace smelt::law

@@ -34,6 +34,10 @@ struct PairPrediction {
   LossPrediction looped;
 };
 
+// The looped law describes one span of half the layers, visited twice in block order: says how a model
+// differs from that, or "".
+std::string loopCaveat(const spec::ModelSpec &looped);
+
 // `control` is the baseline's, for both models: the published definition compares with an unlooped model.
 PairPrediction predictPair(const budget::Budget &baseline, const budget::Budget &looped,
                            const budget::Budget &control, double tokens);

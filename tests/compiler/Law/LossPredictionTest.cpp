@@ -76,6 +76,22 @@ TEST_CASE("a pair is predicted by the law of each, on the same tokens") {
         std::vector<std::string>{"4.19e+22 training FLOPs, above 2.22e+21", "1e+13 tokens, above 2.2e+11"});
 }
 
+TEST_CASE("a loop that the law was not fitted to is said") {
+  CHECK(law::loopCaveat(readCell("smelt-100m-s85")) == "");
+  CHECK(law::loopCaveat(readCell("smelt-1.6b-s97")) == "");
+  CHECK(law::loopCaveat(readCell("baseline-100m-s85")) ==
+        "the law 'smelt' describes half of the layers visited twice, not a model without a loop");
+  spec::ModelSpec other = readCell("smelt-100m-s85");
+  other.segments[1].visits = 3;
+  CHECK(law::loopCaveat(other) ==
+        "the law 'smelt' describes half of the layers visited twice, not 5 of 10 layers visited 3 times");
+  other.segments[1].visits = 2;
+  other.segments[1].order = spec::VisitOrder::layer;
+  CHECK_THAT(law::loopCaveat(other), Catch::Contains("visited 2 times, each in turn"));
+  other.segments[0].visits = 2;
+  CHECK_THAT(law::loopCaveat(other), Catch::Contains("2 of 10 layers visited 2 times and 5 of 10"));
+}
+
 TEST_CASE("every sparse cell of the study lies inside the laws' ranges") {
   for (const tests::PublishedCell &cell : tests::readPublishedGrid(kRoot + "/tests/data/smelt_grid.csv")) {
     if (cell.number("sparsity_percent") == 0) {
