@@ -241,3 +241,12 @@ TEST_CASE("SIGINT stops each command and leaves nothing half-written") {
     CHECK(result.exit_code == SMELT_interrupted);
   }
 }
+
+TEST_CASE("the same spec gives the same bytes, whatever the number of threads") {
+  const TempFolder folder;
+  const std::string first = folder.file("first.smelt"), second = folder.file("second.smelt");
+  for (const auto &[path, threads] : {std::pair(first, "1"), std::pair(second, "2")}) {
+    CHECK(smeltc({"compile", goldenFile(kCase, ".toml"), "-o", path, "--threads", threads}).exit_code == 0);
+  }
+  CHECK(readBytes(first) == readBytes(second));
+}
