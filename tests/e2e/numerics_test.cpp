@@ -85,12 +85,21 @@ void checkSpec(const spec::ModelSpec &spec, size_t token_count) {
 
 } // namespace
 
-TEST_CASE("generated specs agree with the interpreter") {
+namespace {
+
+void checkSeeds(uint64_t begin, uint64_t end) {
   const size_t lengths[] = {1, 2, 15, 16, 17, 33, 64, 100};
-  for (uint64_t seed = 0; seed < 24; ++seed) {
+  for (uint64_t seed = begin; seed < end; ++seed) {
     checkSpec(generateSpec(seed), lengths[seed % std::size(lengths)]);
   }
 }
+
+} // namespace
+
+TEST_CASE("generated specs agree with the interpreter") { checkSeeds(0, 24); }
+
+// Not run by ctest: e2e_numerics "[long]"
+TEST_CASE("many generated specs agree with the interpreter", "[.][long]") { checkSeeds(24, 150); }
 
 TEST_CASE("ragged sizes agree with the interpreter from one token to 257") {
   const spec::ModelSpec spec = raggedSpec();
