@@ -32,6 +32,9 @@ double bytesOf(const Launch &launch, const Manifest &manifest, const Kernel &ker
       total += fixed * std::min(experts, rowsOf(launch, kernel, step.extent)); // at most one tensor per pair
       continue;
     }
+    if (binding.kind() == BindingKind::weight && kernel.role()->string_view() == "embed") {
+      fixed *= std::min(1.0, tokens / double(manifest.vocab_size())); // one row of the table per token
+    }
     // Of positions a step writes its tokens' and reads those the cache holds.
     double positions = use.access() == Access::read ? double(step.cachedPositions) : tokens;
     double once = fixed + double(size.per_token()) * tokens +
