@@ -99,6 +99,9 @@ public:
     app.add_option("--against", against_path,
                    "Compare with another looped model of the baseline, a TOML file")
         ->type_name("FILE");
+    app.add_option("--tokens", tokens, "Predict the loss of both models after so many training tokens")
+        ->check(number())
+        ->type_name("N");
     app.add_flag("--front", front, "List the Pareto front, too");
     app.add_flag("--explain", explain, "Tell why this is the pick and what each knob paid, too");
     CLI::Option *json_flag = app.add_flag("--json", json, "Print one JSON object");
@@ -106,6 +109,10 @@ public:
   }
 
   smelt_status run() override {
+    if (tokens && !(*tokens > 0)) {
+      throw UserError(SMELT_usage,
+                      fmt::format("--tokens must be more than 0, not {}\ntry 'smeltc plan --help'", *tokens));
+    }
     baseline = loadSpec(baseline_path);
     for (const std::string &path : outputPaths()) {
       checkWritable(path);
@@ -170,7 +177,7 @@ private:
       files.emplace_back(output, spec::writeSpec(candidate.spec, comment(candidate)));
     }
     if (!report_path.empty()) {
-      files.emplace_back(report_path, report::planPage(baseline, plan));
+      files.emplace_back(report_path, report::planPage(baseline, plan, tokens));
     }
     for (const auto &[path, text] : files) {
       writeFile(path, text);
@@ -201,12 +208,12 @@ private:
 
   std::string render(const planner::Plan &plan) const {
     if (json) {
-      return report::planJson(baseline, plan);
+      return report::planJson(baseline, plan, tokens);
     }
     if (markdown) {
-      return report::planMarkdown(baseline, plan);
+      return report::planMarkdown(baseline, plan, tokens);
     }
-    std::string text = report::planTable(baseline, plan);
+    std::string text = report::planTable(baseline, plan, tokens);
     text += explain ? "\n" + report::planExplanation(baseline, plan) : "";
     text += front ? "\n" + report::frontTable(plan) : "";
     return text;
@@ -222,6 +229,7 @@ private:
   std::string baseline_path, output, report_path, against_path;
   std::string candidate_name = "pick";
   std::vector<std::string> exports;
+  std::optional<double> tokens;
   PlanArguments arguments;
   spec::ModelSpec baseline;
   bool front = false;

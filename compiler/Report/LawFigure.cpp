@@ -46,9 +46,22 @@ void drawCurve(Svg &svg, const Curve &curve, const Scale &x, const Scale &y) {
   svg.polyline(part, fmt::format("{}{}", curve.style, inside ? "" : " dashed"));
 }
 
+// A model outside the picture is left out; the table has it.
+void drawDot(Svg &svg, const law::LossPrediction &prediction, const char *style, const Scale &x,
+             const Scale &y) {
+  const double compute = prediction.run.trainingFlops();
+  const double at = y(prediction.loss);
+  if (compute >= kLeast && compute <= kMost && at >= 20 && at <= 320) {
+    svg.circle(x(compute), at, 5, style,
+               fmt::format("law \"{}\": {:.3g} training FLOPs, loss {:.4f}", prediction.law->name, compute,
+                           prediction.loss));
+  }
+}
+
 } // namespace
 
-std::string lawFigure(const spec::ModelSpec &baseline, const planner::Plan &plan) {
+std::string lawFigure(const spec::ModelSpec &baseline, const planner::Plan &plan,
+                      const law::PairPrediction *prediction) {
   const budget::BudgetResult control =
       budget::computeBudget(law::fullyActiveControl(baseline), plan.attended);
   if (!control) {
@@ -86,6 +99,10 @@ std::string lawFigure(const spec::ModelSpec &baseline, const planner::Plan &plan
     svg.text(at + 30, 374,
              fmt::format("{}, S = {:.1f} %, law \"{}\"", curve.label, 100 * curve.sparsity, curve.law->name));
     at += 290;
+  }
+  if (prediction) {
+    drawDot(svg, prediction->baseline, "once", x, y);
+    drawDot(svg, prediction->looped, "loop", x, y);
   }
   return svg.str();
 }

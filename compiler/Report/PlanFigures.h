@@ -5,6 +5,10 @@
 
 #include <string>
 
+namespace smelt::law {
+struct PairPrediction;
+}
+
 namespace smelt::report {
 
 // Baseline and plan as stacks of layers, widths in proportion to hidden_size.
@@ -19,6 +23,8 @@ std::string frontFigure(const planner::Plan &plan);
 
 // Loss on the compute-optimal frontier of the published laws; dashed outside their range. "" when the
 // baseline is not sparser than its fully active control.
-std::string lawFigure(const spec::ModelSpec &baseline, const planner::Plan &plan);
+// A prediction, or null, is marked.
+std::string lawFigure(const spec::ModelSpec &baseline, const planner::Plan &plan,
+                      const law::PairPrediction *prediction);
 
 } // namespace smelt::report

@@ -3,6 +3,7 @@
 #include "compiler/Planner/Explain.h"
 #include "compiler/Report/PlanFields.h"
 #include "compiler/Report/PlanFigures.h"
+#include "compiler/Report/PlanPrediction.h"
 #include "compiler/Report/PlanTables.h"
 
 #include <fmt/format.h>
@@ -54,15 +55,26 @@ std::string reasonList(const planner::Plan &plan) {
   return list + "</ul>\n";
 }
 
-std::string lawSection(const spec::ModelSpec &baseline, const planner::Plan &plan) {
-  const std::string figure = lawFigure(baseline, plan);
-  return figure.empty()
-             ? ""
-             : section("Scaling laws", figure,
-                       "Published laws of models without and with a loop, at the sparsity of these two; the "
-                       "control of S is the baseline with as many experts as a token uses. Dashed: outside "
-                       "the range the laws were fitted on, an extrapolation. For models of other data or "
-                       "architecture the curves tell a tendency, not a loss.");
+std::string lawSection(const spec::ModelSpec &baseline, const planner::Plan &plan,
+                       std::optional<double> tokens) {
+  const std::optional<law::PairPrediction> prediction =
+      tokens ? predictPlan(baseline, plan, *tokens) : std::nullopt;
+  std::string content = lawFigure(baseline, plan, prediction ? &*prediction : nullptr);
+  if (content.empty()) {
+    return "";
+  }
+  std::string note = "Published laws of models without and with a loop, at the sparsity of these two; the "
+                     "control of S is the baseline with as many experts as a token uses. Dashed: outside the "
+                     "range the laws were fitted on, an extrapolation. For models of other data or "
+                     "architecture the curves tell a tendency, not a loss.";
+  if (prediction) {
+    content += predictionTable(*prediction).html();
+    note += " The dots are the two models trained on that many tokens.";
+    for (const std::string &warning : predictionWarnings(*prediction, plan)) {
+      note += " " + warning + ".";
+    }
+  }
+  return section("Scaling laws", content, note);
 }
 
 std::string frontSections(const planner::Plan &plan) {
@@ -77,7 +89,8 @@ std::string frontSections(const planner::Plan &plan) {
 
 } // namespace
 
-std::string planPage(const spec::ModelSpec &baseline, const planner::Plan &plan) {
+std::string planPage(const spec::ModelSpec &baseline, const planner::Plan &plan,
+                     std::optional<double> tokens) {
   const std::string name = escapeHtml(plan.pick.spec.name);
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -93,7 +106,7 @@ std::string planPage(const spec::ModelSpec &baseline, const planner::Plan &plan)
   page += section("Why this pick", reasonList(plan));
   page += section("What each knob paid", knobsTable(baseline, plan).html(),
                   "Changes of the three budgets in % of the baseline's, one knob after another.");
-  page += frontSections(plan) + lawSection(baseline, plan);
+  page += frontSections(plan) + lawSection(baseline, plan, tokens);
   return page + "</body>\n</html>\n";
 }
 

@@ -2,6 +2,7 @@
 
 #include "compiler/Planner/Explain.h"
 #include "compiler/Report/PlanFields.h"
+#include "compiler/Report/PlanPrediction.h"
 #include "compiler/Report/PlanTables.h"
 
 #include <fmt/format.h>
@@ -73,12 +74,30 @@ std::string reasonLines(const planner::Plan &plan, const char *bullet) {
   return text;
 }
 
+// The table and its warnings, or "" without tokens.
+std::string predictionText(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens,
+                           std::string (Table::*write)() const, const char *bullet) {
+  const std::optional<law::PairPrediction> prediction =
+      tokens ? predictPlan(baseline, plan, *tokens) : std::nullopt;
+  if (!prediction) {
+    return "";
+  }
+  std::string text = (predictionTable(*prediction).*write)();
+  for (const std::string &warning : predictionWarnings(*prediction, plan)) {
+    text += bullet + warning + "\n";
+  }
+  return text;
+}
+
 } // namespace
 
-std::string planTable(const spec::ModelSpec &baseline, const planner::Plan &plan) {
+std::string planTable(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens) {
   std::string text =
       fmt::format("{}\nFLOPs with {} attended positions\n\n{}\n{}", heading(baseline, plan),
                   plan.attended.text(), budgetsTable(plan).text(), shapesTable(baseline, plan).text());
+  if (tokens) {
+    text += "\n" + predictionText(baseline, plan, tokens, &Table::text, "* ");
+  }
   if (!plan.front.empty()) {
     text +=
         fmt::format("\n{} matches are on the Pareto front; --front lists them, --explain tells why this is "
@@ -97,7 +116,7 @@ std::string planExplanation(const spec::ModelSpec &baseline, const planner::Plan
                      reasonLines(plan, "- "), knobsTable(baseline, plan).text());
 }
 
-std::string planJson(const spec::ModelSpec &baseline, const planner::Plan &plan) {
+std::string planJson(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens) {
   const std::vector<ShapeField> fields = shapeFields(baseline, plan);
   ordered_json json;
   json["placement"] = placementJson(plan.placement);
@@ -108,15 +127,23 @@ std::string planJson(const spec::ModelSpec &baseline, const planner::Plan &plan)
   json["pick"] = candidateJson(plan.pick, fields);
   json["runners_up"] = candidatesJson(plan.runners_up, fields);
   json["front"] = candidatesJson(plan.front, fields);
+  if (tokens) {
+    if (const std::optional<law::PairPrediction> prediction = predictPlan(baseline, plan, *tokens)) {
+      json["predicted_loss"] = predictionJson(*prediction, plan);
+    }
+  }
   return json.dump(2) + "\n";
 }
 
-std::string planMarkdown(const spec::ModelSpec &baseline, const planner::Plan &plan) {
+std::string planMarkdown(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens) {
   std::string text = fmt::format(
       "# {}\n\n{}. FLOPs with {} attended positions.\n\n## Budgets\n\n{}\n## Shape\n\n{}\n## Why this "
       "pick\n\n{}\n## What each knob paid\n\nIn % of the baseline's budgets.\n\n{}",
       plan.pick.spec.name, heading(baseline, plan), plan.attended.text(), budgetsTable(plan).markdown(),
       shapesTable(baseline, plan).markdown(), reasonLines(plan, "- "), knobsTable(baseline, plan).markdown());
+  if (tokens) {
+    text += "\n## Predicted loss\n\n" + predictionText(baseline, plan, tokens, &Table::markdown, "\n- ");
+  }
   if (!plan.front.empty()) {
     text += "\n## Pareto front\n\n" + frontPoints(plan).markdown();
   }

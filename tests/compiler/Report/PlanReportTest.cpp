@@ -95,3 +95,25 @@ TEST_CASE("scales place values and mark round ones") {
   CHECK(logarithmic(0.1) == Approx(50));
   CHECK(logarithmic.ticks(6).size() == 7); // 1, 2, 5 of two decades, and the end
 }
+
+TEST_CASE("a plan predicts losses for a number of tokens, and warns of extrapolation") {
+  const planner::Plan plan = perSegment();
+  const nlohmann::json json =
+      nlohmann::json::parse(report::planJson(baseline(), plan, 1e11))["predicted_loss"];
+  CHECK(json["tokens"] == 1e11);
+  CHECK(json["pick"]["loss"] < json["baseline"]["loss"]);
+  CHECK(json["pick"]["extrapolated"] == false);
+  CHECK(json["baseline"]["sparsity_percent"] == Approx(96.8).margin(0.1));
+  CHECK(json["warnings"].empty());
+  CHECK(json["loss_difference"] < 0);
+  const nlohmann::json far =
+      nlohmann::json::parse(report::planJson(baseline(), plan, 1e14))["predicted_loss"];
+  CHECK(far["pick"]["extrapolated"] == true);
+  CHECK(report::planTable(baseline(), plan, 1e14).find("extrapolated: the plan is outside") !=
+        std::string::npos);
+  CHECK(report::planTable(baseline(), plan, 1e11).find("extrapolated") == std::string::npos);
+  CHECK(report::planMarkdown(baseline(), plan, 1e11).find("## Predicted loss") != std::string::npos);
+  const std::string page = report::planPage(baseline(), plan, 1e11);
+  CHECK(page.find("predicted loss, nats per token") != std::string::npos);
+  CHECK(count(page, "<circle") == plan.front.size() + 3 + 2);
+}
