@@ -122,7 +122,7 @@ const MatchedBudget &worstBudget(const Candidate &candidate, const Targets &targ
 std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * std::fabs(fraction)); }
 
 std::string pointText(const Candidate &candidate, const Targets &targets) {
-  return fmt::format("worst difference {} ({}), shape distance {:.3f}, hardware misfit {}; {}",
+  return fmt::format("worst difference {} ({}), shape distance {:.4f}, hardware misfit {}; {}",
                      percent(candidate.residuals.worst(targets)), worstBudget(candidate, targets).key,
                      candidate.shape_distance, candidate.fit.misfit(),
                      shapeText(shapeOf(candidate.spec), false));
@@ -184,7 +184,7 @@ std::string whatBlocks(const Plan &plan, double worst, double distance) {
     return "";
   }
   std::string text =
-      fmt::format("no match within a shape distance of {:.3f} is closer than {}", distance, percent(worst));
+      fmt::format("no match within a shape distance of {:.4f} is closer than {}", distance, percent(worst));
   // The front goes from close to far: the first within the distance is the closest there.
   for (const Candidate &candidate : plan.front) {
     if (candidate.shape_distance <= distance) {
@@ -202,7 +202,7 @@ std::string whatBlocks(const Plan &plan, double worst, double distance) {
       next = &candidate;
     }
   }
-  return text + (next ? fmt::format("; {} takes a distance of {:.3f} ({})",
+  return text + (next ? fmt::format("; {} takes a distance of {:.4f} ({})",
                                     percent(next->residuals.worst(plan.targets)), next->shape_distance,
                                     shapeText(shapeOf(next->spec), false))
                       : "; nor is any other");
@@ -217,7 +217,7 @@ std::string comparedWith(const ModelSpec &baseline, const Plan &plan, const Mode
       static_cast<double>(other.physicalLayers()) / static_cast<double>(baseline.physicalLayers());
   const double distance = shapeDistance(shapeOf(other), shapeOf(baseline), visits, depth_ratio);
   const double worst = residualsOf(other, plan.baseline, plan.attended).worst(plan.targets);
-  const std::string standing = fmt::format("{} has a worst difference of {} at a shape distance of {:.3f}",
+  const std::string standing = fmt::format("{} has a worst difference of {} at a shape distance of {:.4f}",
                                            other.name, percent(worst), distance);
   if (const Candidate *closer = closerMatch(plan, worst, distance)) {
     return fmt::format("{}; closer and no less like the baseline: {}", standing,

@@ -60,10 +60,10 @@ struct RankedShape {
 // as a change of shape by a fifth.
 inline constexpr double kResidualWeight = 200.0;
 
-// Differences on the Pareto front that count as equal: 0.01 % of a budget, 0.001 of distance. Without them
+// Differences on the Pareto front that count as equal: 0.01 % of a budget, 0.0001 of distance. Without them
 // the front fills with points that only rounding tells apart.
 inline constexpr double kResidualStep = 1e-4;
-inline constexpr double kDistanceStep = 1e-3;
+inline constexpr double kDistanceStep = 1e-4;
 
 // What the front compares, each in whole steps; lower is better.
 struct FrontKey {

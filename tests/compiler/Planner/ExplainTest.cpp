@@ -62,7 +62,7 @@ TEST_CASE("what blocks a closer match is told") {
   CHECK(closerMatch(plan, 1, 10) == &plan.front.front());
   CHECK(whatBlocks(plan, 1, 10).empty());
   const std::string blocked = whatBlocks(plan, 0.018, 0.01);
-  CHECK(blocked.find("no match within a shape distance of 0.010 is closer than 1.80 %") == 0);
+  CHECK(blocked.find("no match within a shape distance of 0.0100 is closer than 1.80 %") == 0);
   CHECK(blocked.find("takes a distance of") != std::string::npos);
   CHECK(whatBlocks(plan, 1e-9, 10).find("kv_elements_per_token stops at +1.79 %") != std::string::npos);
 }
@@ -75,10 +75,10 @@ TEST_CASE("a plan is compared with another looped model of its baseline") {
     return comparedWith(from, *plan(from, {.kv_heads = kv_heads}).plan, published);
   };
   CHECK(compare("100m-s85", {4, 5})
-            .find("smelt-100m-s85 has a worst difference of 3.57 % at a shape distance of 0.303; closer and "
+            .find("smelt-100m-s85 has a worst difference of 3.57 % at a shape distance of 0.3030; closer and "
                   "no less "
                   "like the baseline: worst difference 0.45 %") == 0);
   CHECK(compare("200m-s85", {4, 5})
-            .find("; no match within a shape distance of 0.183 is closer than 3.12 %: "
+            .find("; no match within a shape distance of 0.1827 is closer than 3.12 %: "
                   "kv_elements_per_token stops at +3.12 % there") != std::string::npos);
 }

@@ -112,3 +112,80 @@ TEST_CASE("shared experts and dense layers take part") {
     CHECK(result.plan->pick.residuals.worst() < 0.03);
   }
 }
+
+TEST_CASE("a real model keeps its own kind of attention") {
+  // Qwen3-30B-A3B.
+  spec::ModelSpec qwen;
+  qwen.name = "qwen3-30b-a3b";
+  qwen.vocab_size = 151936;
+  qwen.hidden_size = 2048;
+  qwen.attention = {.query_heads = 32,
+                    .kv_heads = 4,
+                    .head_dim = 128,
+                    .rope_theta = 1e6,
+                    .qk_norm = spec::QkNorm::per_head};
+  qwen.moe = spec::Moe{.experts = 128, .top_k = 8, .expert_hidden_size = 768};
+  qwen.segments = {{.layers = 48, .attention = qwen.attention}};
+  REQUIRE(spec::validate(qwen).empty());
+  for (const planner::Geometry geometry : {planner::Geometry::uniform, planner::Geometry::per_segment}) {
+    const PlanResult result = planner::plan(qwen, {.geometry = geometry});
+    INFO(result.error);
+    REQUIRE(result);
+    const spec::ModelSpec &pick = result.plan->pick.spec;
+    CHECK(spec::validate(pick).empty());
+    CHECK(pick.executedLayers() == 72);
+    CHECK(pick.attention.qk_norm == spec::QkNorm::per_head);
+    CHECK(pick.segments[1].attention.rope_theta == 1e6);
+    CHECK(result.plan->pick.residuals.worst() < 0.01);
+    CHECK(result.plan->pick.budget == *budget::computeBudget(pick).budget);
+  }
+}
+
+TEST_CASE("layers, spans, visits and top_k can be free") {
+  const PlanResult result = planner::plan(
+      small(), {.top_k = {6, 8}, .layers = {8, 10, 12}, .spans = {0.25, 0.5}, .visit_counts = {2, 3}});
+  INFO(result.error);
+  REQUIRE(result);
+  const auto check = [](const planner::Candidate &candidate) {
+    const int64_t layers = candidate.spec.physicalLayers();
+    CHECK(candidate.placement.prelude + candidate.placement.looped + candidate.placement.coda == layers);
+    CHECK((layers == 8 || layers == 10 || layers == 12));
+    CHECK((candidate.spec.moe->top_k == 6 || candidate.spec.moe->top_k == 8));
+    CHECK(candidate.spec.segments[1].visits == candidate.visits);
+    CHECK(candidate.residuals.worst() <= 0.05);
+  };
+  check(result.plan->pick);
+  CHECK(result.plan->pick.score <= planner::plan(small()).plan->pick.score);
+  for (const planner::Candidate &candidate : result.plan->front) {
+    check(candidate);
+  }
+  spec::ModelSpec mixed = small();
+  mixed.mlp = spec::Mlp{.hidden_size = 1792};
+  mixed.segments = {{.layers = 1, .ffn = spec::FfnKind::dense, .attention = mixed.attention},
+                    {.layers = 9, .attention = mixed.attention}};
+  CHECK(planner::plan(mixed, {.layers = {12}}).error ==
+        "layers cannot be free: the baseline's layers differ in ffn, and which of them there should be more "
+        "of is not known; pin layers to 10");
+}
+
+TEST_CASE("budgets have tolerances and weights of their own") {
+  const planner::Targets no_cache{{0.001, 1}, {0.001, 1}, {planner::kAnyDifference, 0}};
+  const PlanResult result = planner::plan(small(), {.targets = no_cache});
+  REQUIRE(result);
+  CHECK(std::abs(result.plan->pick.residuals.training_flops) <= 0.001);
+  CHECK(std::abs(result.plan->pick.residuals.non_embedding_params) <= 0.001);
+  CHECK(planner::plan(small(), {.targets = planner::Targets{{-1}, {}, {}}}).error ==
+        "the tolerance of training FLOPs must be at least 0, not -1");
+}
+
+TEST_CASE("the plan is the same for any number of threads") {
+  const PlanResult one = planner::plan(small(), {.kv_heads = {3, 4, 5}, .threads = 1});
+  const PlanResult four = planner::plan(small(), {.kv_heads = {3, 4, 5}, .threads = 4});
+  REQUIRE(one);
+  REQUIRE(four);
+  CHECK(one.plan->pick.spec == four.plan->pick.spec);
+  REQUIRE(one.plan->front.size() == four.plan->front.size());
+  for (size_t i = 0; i < one.plan->front.size(); ++i) {
+    CHECK(one.plan->front[i].spec == four.plan->front[i].spec);
+  }
+}
