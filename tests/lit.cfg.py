@@ -1,6 +1,7 @@
 # One suite for all lit tests. A tool that was built is a feature of its name: a test that needs it says
 # `REQUIRES: smeltc`; tests of smelt-opt need not, since the folders dialect/ are left out without it.
 import os
+import shutil
 import sys
 
 import lit.formats
@@ -25,6 +26,11 @@ for variable in ("HOME", "TMPDIR", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
     if variable in os.environ:
         config.environment[variable] = os.environ[variable]
 
+# Pages are looked at in a browser where there is one.
+chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+if chromium:
+    config.available_features.add("chromium")
+config.substitutions.append(("%chromium", chromium or "chromium"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%specs", os.path.join(config.smelt_source_dir, "specs")))
 config.substitutions.append(("%inputs", os.path.join(config.test_source_root, "Inputs")))
