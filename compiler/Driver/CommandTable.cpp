@@ -6,7 +6,9 @@ namespace smelt::driver {
 
 std::span<const CommandInfo> commandTable() {
   static constexpr std::array commands = {
-      CommandInfo{"budget", "Count parameters, FLOPs and KV cache of a spec", makeBudgetCommand},
+      CommandInfo{"budget", "Count parameters, FLOPs and KV cache of a model", makeBudgetCommand},
+      CommandInfo{"diff", "Show the budgets of two models side by side", makeDiffCommand},
+      CommandInfo{"import", "Turn a Hugging Face config into a spec", makeImportCommand},
       CommandInfo{"plan", "Derive a looped model with the budgets of a baseline", makePlanCommand},
       CommandInfo{"law", "Ask scaling laws about loss and compute, or fit one", makeLawCommand},
       CommandInfo{"weights", "Write random weights for a spec", makeWeightsCommand},

@@ -6,6 +6,8 @@
 namespace smelt::driver {
 
 std::unique_ptr<Command> makeBudgetCommand();
+std::unique_ptr<Command> makeDiffCommand();
+std::unique_ptr<Command> makeImportCommand();
 std::unique_ptr<Command> makePlanCommand();
 std::unique_ptr<Command> makeLawCommand();
 std::unique_ptr<Command> makeWeightsCommand();
