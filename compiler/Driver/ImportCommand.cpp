@@ -28,18 +28,9 @@ public:
     if (!name.empty()) {
       model.architecture.name = name;
     }
-    const hf::SpecConversion conversion = hf::toSpec(model);
-    if (!conversion.spec) {
-      std::string message =
-          fmt::format("'{}': a spec cannot say everything about this {} model:\n", path, model.model_type);
-      for (const std::string &what : conversion.inexpressible) {
-        message += "  " + what + "\n";
-      }
-      throw UserError(SMELT_unsupported,
-                      message + "its budgets are exact all the same: smeltc budget " + path);
-    }
+    const spec::ModelSpec spec = convertConfig(model, path);
     const std::string text =
-        spec::writeSpec(*conversion.spec, fmt::format("Imported from a {} config.", model.model_type));
+        spec::writeSpec(spec, fmt::format("Imported from a {} config.", model.model_type));
     if (output.empty()) {
       printResult(text);
     } else {

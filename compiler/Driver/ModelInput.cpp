@@ -23,6 +23,23 @@ hf::Model loadConfig(const std::string &path) {
                   fmt::format("'{}' has {} problem{}:\n{}", path, count, count == 1 ? "" : "s", problems));
 }
 
+spec::ModelSpec convertConfig(const hf::Model &model, const std::string &path) {
+  hf::SpecConversion conversion = hf::toSpec(model);
+  if (conversion.spec) {
+    return std::move(*conversion.spec);
+  }
+  std::string message =
+      fmt::format("'{}': a spec cannot say everything about this {} model:\n", path, model.model_type);
+  for (const std::string &what : conversion.inexpressible) {
+    message += "  " + what + "\n";
+  }
+  throw UserError(SMELT_unsupported, message + "its budgets are exact all the same: smeltc budget " + path);
+}
+
+spec::ModelSpec loadModel(const std::string &path) {
+  return isConfig(path) ? convertConfig(loadConfig(path), path) : loadSpec(path);
+}
+
 report::CountedModel loadCounted(const std::string &path, const budget::Context &context) {
   report::CountedModel counted;
   if (isConfig(path)) {

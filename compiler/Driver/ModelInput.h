@@ -15,6 +15,13 @@ bool isConfig(const std::string &path);
 // Throws UserError with every problem the file has.
 hf::Model loadConfig(const std::string &path);
 
+// The spec of a config that says nothing beyond specs; otherwise throws UserError(SMELT_unsupported) with all
+// that it would have to leave out.
+spec::ModelSpec convertConfig(const hf::Model &model, const std::string &path);
+
+// A spec, as it is or converted from a config. Throws UserError.
+spec::ModelSpec loadModel(const std::string &path);
+
 // A spec or a config, counted. Throws UserError.
 report::CountedModel loadCounted(const std::string &path, const budget::Context &context);
 

@@ -3,10 +3,10 @@
 
 #include "compiler/Driver/Console.h"
 #include "compiler/Driver/FileOutput.h"
+#include "compiler/Driver/ModelInput.h"
 #include "compiler/Driver/Options.h"
 #include "compiler/Driver/PlanArguments.h"
 #include "compiler/Driver/Progress.h"
-#include "compiler/Driver/SpecInput.h"
 #include "compiler/Driver/UserError.h"
 #include "compiler/Export/Export.h"
 #include "compiler/Planner/Explain.h"
@@ -82,7 +82,7 @@ private:
 class PlanCommand : public Command {
 public:
   void declare(CLI::App &app) override {
-    app.add_option("BASELINE", baseline_path, "The unlooped model, a TOML file")
+    app.add_option("BASELINE", baseline_path, "The unlooped model, a spec or a Hugging Face config.json")
         ->type_name("FILE")
         ->required();
     arguments.declare(app);
@@ -96,8 +96,7 @@ public:
         ->type_name("FORMAT=FILE");
     app.add_option("--report", report_path, "Write a self-contained HTML page about the plan")
         ->type_name("FILE");
-    app.add_option("--against", against_path,
-                   "Compare with another looped model of the baseline, a TOML file")
+    app.add_option("--against", against_path, "Compare with another looped model of the baseline, likewise")
         ->type_name("FILE");
     app.add_option("--tokens", tokens, "Predict the loss of both models after so many training tokens")
         ->check(number())
@@ -113,13 +112,13 @@ public:
       throw UserError(SMELT_usage,
                       fmt::format("--tokens must be more than 0, not {}\ntry 'smeltc plan --help'", *tokens));
     }
-    baseline = loadSpec(baseline_path);
+    baseline = loadModel(baseline_path);
     for (const std::string &path : outputPaths()) {
       checkWritable(path);
     }
     std::optional<spec::ModelSpec> against;
     if (!against_path.empty()) {
-      against = loadSpec(against_path);
+      against = loadModel(against_path);
     }
     const planner::Plan plan = findPlan();
     write(plan);

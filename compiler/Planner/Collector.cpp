@@ -85,8 +85,14 @@ class Front : public Collector {
 public:
   bool hopeless(const Bound &bound) const override {
     const FrontKey key = frontKey(bound.residual, std::sqrt(bound.squares), bound.misfit);
-    return std::any_of(front.begin(), front.end(),
-                       [&](const Entry &entry) { return entry.key.covers(key) && entry.key != key; });
+    const auto covers = [&](const Entry &entry) { return entry.key.covers(key) && entry.key != key; };
+    // Neighbours mostly fall to the same point.
+    if (last_cover < front.size() && covers(front[last_cover])) {
+      return true;
+    }
+    const auto found = std::find_if(front.begin(), front.end(), covers);
+    last_cover = static_cast<size_t>(found - front.begin());
+    return found != front.end();
   }
 
   double room(const Bound &bound) const override {
@@ -130,6 +136,7 @@ private:
     RankedShape ranked;
   };
   std::vector<Entry> front;
+  mutable size_t last_cover = 0;
 };
 
 } // namespace

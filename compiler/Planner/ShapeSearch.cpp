@@ -95,7 +95,8 @@ private:
   // The expert widths, as indices, at which some number of experts gives FLOPs near enough: FLOPs grow with
   // both.
   std::pair<size_t, size_t> reachableWidths(Shape shape, const Bound &bound) const {
-    const Wide margin = marginOf(targets.training_flops, target.training_flops_per_token, bound);
+    const Wide margin =
+        marginOf(targets.training_flops, target.training_flops_per_token, collector.room(bound));
     // The first whose FLOPs with so many experts are at least the amount.
     const auto firstReaching = [&](int64_t experts, Wide amount) {
       const auto &widths = context.expert_widths;
@@ -112,11 +113,11 @@ private:
 
   // How far a budget may be from its target for a point to matter; a little more, so that rounding rules out
   // nothing.
-  Wide marginOf(const Target &wish, int64_t budget, const Bound &bound) const {
+  Wide marginOf(const Target &wish, int64_t budget, double room) const {
     constexpr double kUnlimited = 1e6;
     double difference = std::min(wish.tolerance, kUnlimited);
     if (wish.weight > 0) {
-      difference = std::min(difference, collector.room(bound) / wish.weight);
+      difference = std::min(difference, room / wish.weight);
     }
     return static_cast<Wide>((std::max(difference, 0.0) + 1e-12) * (1 + 1e-9) * static_cast<double>(budget)) +
            1;
@@ -125,11 +126,12 @@ private:
   void visitExperts(Shape &shape, const Bound &bound) {
     const Line params = lines->params(shape);
     const Line flops = lines->trainingFlops(shape);
+    const double room = collector.room(bound);
     Range range{std::max(request.lattice.experts.first(), shape.top_k), request.lattice.experts.last()};
     range.narrow(params, target.non_embedding_params,
-                 marginOf(targets.non_embedding_params, target.non_embedding_params, bound));
+                 marginOf(targets.non_embedding_params, target.non_embedding_params, room));
     range.narrow(flops, target.training_flops_per_token,
-                 marginOf(targets.training_flops, target.training_flops_per_token, bound));
+                 marginOf(targets.training_flops, target.training_flops_per_token, room));
     for (const Axis &axis : context.expert_classes) {
       if (range.empty()) {
         return;
