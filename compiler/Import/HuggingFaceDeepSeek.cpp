@@ -90,6 +90,12 @@ void readDeepSeek(ConfigReader &reader, Model &model, std::string_view method, s
   const Trunk trunk = readTrunk(reader, model);
   const budget::LatentAttention attention = readLatentAttention(reader, trunk);
   const std::string topk_method = reader.word({"topk_method"}, method);
+  if (topk_method != "greedy" && topk_method != "group_limited_greedy" && topk_method != "noaux_tc") {
+    reader.problem("topk_method",
+                   fmt::format("'topk_method' = \"{}\" is not understood: experts may have a bias "
+                               "for it",
+                               topk_method));
+  }
   const ExpertMlp experts = readExperts(reader, topk_method == "noaux_tc");
   readRouting(reader, model, scoring, renormalize);
   refuseSwitchedOn(reader, {"mlp_bias"});

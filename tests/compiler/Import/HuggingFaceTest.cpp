@@ -168,6 +168,8 @@ TEST_CASE("the latent rank of queries may be null but not missing") {
     "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8)";
   CHECK(problems(keys).find("'q_lora_rank' is missing") != std::string::npos);
   CHECK(account(keys + R"(, "q_lora_rank": null)").kv_elements_per_token == 2 * (16 + 4));
+  CHECK(problems(keys + R"(, "q_lora_rank": 8, "topk_method": "best")").find("'topk_method'") !=
+        std::string::npos);
 }
 
 TEST_CASE("nested text configs are read and the rest left alone") {
