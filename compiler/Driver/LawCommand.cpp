@@ -15,8 +15,12 @@ namespace smelt::driver {
 namespace {
 
 // The compute and the sparsities that the published tables list.
-const std::vector<double> published_compute = {1e20, 1e21, 1e22};
-const std::vector<double> published_sparsities = {85, 95, 97};
+constexpr double published_compute[] = {1e20, 1e21, 1e22};
+constexpr double published_sparsities[] = {85, 95, 97};
+
+std::vector<double> valuesOr(const std::vector<double> &values, std::span<const double> otherwise) {
+  return values.empty() ? std::vector<double>(otherwise.begin(), otherwise.end()) : values;
+}
 
 // One option that takes numbers separated by commas.
 CLI::Option *addList(CLI::App &app, const std::string &name, std::vector<double> &values,
@@ -119,8 +123,8 @@ private:
                       ours.name, ours.data, other.name, other.data));
     }
     std::vector<law::Gain> gains;
-    for (double flops : compute.empty() ? published_compute : compute) {
-      for (double percent : sparsities.empty() ? published_sparsities : sparsities) {
+    for (double flops : valuesOr(compute, published_compute)) {
+      for (double percent : valuesOr(sparsities, published_sparsities)) {
         gains.push_back(law::computeGain(ours, other, flops, percent / 100));
       }
     }
@@ -138,10 +142,8 @@ private:
 
   // Dense laws are the same at every sparsity, and hold for none but 0.
   std::vector<double> sparsitiesFor(const law::ScalingLaw &one) const {
-    if (!sparsities.empty()) {
-      return sparsities;
-    }
-    return one.coefficients.sparsity_exponent == 0 ? std::vector<double>{0} : published_sparsities;
+    bool dense = one.coefficients.sparsity_exponent == 0;
+    return dense && sparsities.empty() ? std::vector<double>{0} : valuesOr(sparsities, published_sparsities);
   }
 
   const CLI::App *parser = nullptr;

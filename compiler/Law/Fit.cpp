@@ -31,16 +31,16 @@ Bounds boundsFor(std::span<const Run> runs, const FixedCoefficients &fixed) {
     bounds.low[unknown] = from;
     bounds.high[unknown] = to;
   };
-  auto setExponent = [&](Unknown unknown, const std::optional<double> &given, double from) {
+  auto set_exponent = [&](Unknown unknown, const std::optional<double> &given, double from) {
     set(unknown, given.value_or(from), given.value_or(largest_exponent));
   };
   double floor = fixed.floor ? std::log(*fixed.floor) : 0;
   set(log_floor, fixed.floor ? floor : lowest - std::log(1e6), fixed.floor ? floor : lowest);
   set(log_model_term, lowest - std::log(1e8), highest + 1);
   set(log_data_term, lowest - std::log(1e8), highest + 1);
-  setExponent(model_exponent, fixed.model_exponent, smallest_exponent);
-  setExponent(sparsity_exponent, fixed.sparsity_exponent, -largest_exponent);
-  setExponent(data_exponent, fixed.data_exponent, smallest_exponent);
+  set_exponent(model_exponent, fixed.model_exponent, smallest_exponent);
+  set_exponent(sparsity_exponent, fixed.sparsity_exponent, -largest_exponent);
+  set_exponent(data_exponent, fixed.data_exponent, smallest_exponent);
   return bounds;
 }
 

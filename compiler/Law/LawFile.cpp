@@ -187,8 +187,8 @@ std::string writeLaw(const ScalingLaw &law) {
   root["flops_per_size"] = law.flops_per_size;
   for (const RangeKey &range : range_keys) {
     if (const std::optional<Range> &value = law.validity.*range.member) {
-      auto inFile = [&](double number) { return range.scale == 100 ? inPercent(number) : number; };
-      root["range"][range.key] = {inFile(value->low), inFile(value->high)};
+      auto in_file = [&](double number) { return range.scale == 100 ? inPercent(number) : number; };
+      root["range"][range.key] = {in_file(value->low), in_file(value->high)};
     }
   }
   return root.dump(2) + "\n";

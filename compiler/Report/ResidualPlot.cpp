@@ -80,7 +80,7 @@ std::string axes(const Frame &frame) {
   }
   // Whole decades where there are two or more, else the ends.
   std::vector<double> ticks;
-  for (double decade = std::ceil(frame.left); decade <= frame.right; ++decade) {
+  for (int decade = static_cast<int>(std::ceil(frame.left)); decade <= frame.right; ++decade) {
     ticks.push_back(decade);
   }
   if (ticks.size() < 2) {
