@@ -211,3 +211,31 @@ TEST_CASE("a row's bits do not depend on the rows beside it") {
     }
   });
 }
+
+TEST_CASE("no row beyond the last is written, whatever the number of rows") {
+  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+    int64_t in = 40, out = 33;
+    KernelDesc kernel{"norm_linear_test",
+                      "norm_linear",
+                      {{"in", in},
+                       {"outs", 1},
+                       {"out0", out},
+                       {"out1", 0},
+                       {"out2", 0},
+                       {"norm", 0},
+                       {"emit_norm", 0},
+                       {"gather", 0},
+                       {"bias", 0},
+                       {"dtype", static_cast<int64_t>(type)}}};
+    LoadedKernel loaded(kernel, level);
+    Weights weight(type, in * out, 1);
+    constexpr int64_t kGuardRows = 8;
+    for (int64_t rows = 1; rows <= 67; ++rows) {
+      Floats x = randomFloats(rows * in, 2), y((rows + kGuardRows) * out, 7.0f);
+      loaded.run({x.data(), weight.data(), y.data()}, {static_cast<int32_t>(rows), 0}, workers);
+      for (size_t i = rows * out; i < y.size(); ++i) {
+        REQUIRE(y[i] == 7.0f);
+      }
+    }
+  });
+}
