@@ -16,7 +16,7 @@ jobs=$(nproc)
 
 # What is checked under sanitizers: all that reads files from outside, and the runtime's threads and kernels.
 asan_targets=(smelt_spec_test smelt_budget_test smelt_weights_test runtime-files runtime-execution runtime-command
-  smelt_spec_fuzzer smelt_artifact_fuzzer smelt_safetensors_fuzzer smelt_npy_fuzzer)
+  smelt_spec_fuzzer smelt_hf_config_fuzzer smelt_artifact_fuzzer smelt_safetensors_fuzzer smelt_npy_fuzzer)
 
 step() { printf '\n==> %s\n' "$*"; }
 
