@@ -12,6 +12,17 @@
 
 namespace smelt::codegen::cuda {
 
+// Which steps a kernel is for. Matrix products are matrix-vector kernels in short steps and tensor-core
+// kernels in the others, so one KernelDesc becomes two different functions; those of short steps end in
+// "_short".
+enum class StepLength { brief /* at most SHORT_STEP_TOKENS tokens */, any };
+constexpr int64_t SHORT_STEP_TOKENS = 8;
+
+struct KernelRequest {
+  KernelDesc kernel;
+  StepLength length = StepLength::any;
+};
+
 // Blocks along one dimension of a grid, see GridSize in runtime/schema/manifest.fbs.
 struct GridSize {
   int64_t fixed = 1, per_token = 0, per_logit_row = 0, per_position = 0;
@@ -48,7 +59,7 @@ struct CompiledTarget {
   Target target;
   std::string ptx;
   std::vector<uint8_t> cubin;          // empty without a toolkit or when PTX alone is asked for
-  std::vector<CompiledKernel> kernels; // in the order they were asked for
+  std::vector<CompiledKernel> kernels; // by request
   std::vector<FunctionStats> stats;    // by function, in the order of the module
   std::vector<std::string> warnings;   // of ptxas
 };
@@ -60,7 +71,7 @@ struct CompileOptions {
 
 // `kernels` may name one kernel several times (programs of a target share them): equal names become one set
 // of functions. On failure returns false and says in `error` which kernel and target failed and why.
-bool compileKernels(const std::vector<KernelDesc> &kernels, const Target &target,
+bool compileKernels(const std::vector<KernelRequest> &requests, const Target &target,
                     const CompileOptions &options, CompiledTarget &result, std::string &error);
 
 } // namespace smelt::codegen::cuda
