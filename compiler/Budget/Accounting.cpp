@@ -59,14 +59,13 @@ void addGroup(const LayerGroup &group, int64_t hidden, const Context &context, L
 }
 
 void addAdapter(const Adapter &adapter, Layers &sums) {
-  const CheckedInt matrix = CheckedInt(adapter.inputs) * adapter.outputs;
-  const CheckedInt params = adapter.bias ? matrix + adapter.outputs : matrix;
-  const CheckedInt flops = CheckedInt(2) * matrix * adapter.executions;
-  sums.once[at(Component::adapters)] += {.params = params, .active = params, .matrices = matrix};
+  const WeightCount weights = countAdapter(adapter);
+  const CheckedInt flops = CheckedInt(2) * weights.matrices * adapter.executions;
+  sums.once[at(Component::adapters)] += weights;
   sums.flops[at(Component::adapters)].add(flops);
   sums.total_flops.add(flops);
   if (adapter.looped && adapter.executions > 0) {
-    sums.loop_flops.add(CheckedInt(2) * matrix);
+    sums.loop_flops.add(CheckedInt(2) * weights.matrices);
   }
 }
 
@@ -88,22 +87,7 @@ private:
   const Context &context;
 };
 
-struct Outside {
-  CheckedInt embedding;
-  CheckedInt untied; // the embedding again, or nothing
-  CheckedInt final_norm;
-  CheckedInt head_bias;
-
-  explicit Outside(const Architecture &a)
-      : embedding(CheckedInt(a.vocab_size) * a.hidden_size), untied(a.tied ? CheckedInt() : embedding),
-        final_norm(CheckedInt(a.final_norm_vectors) * a.hidden_size),
-        head_bias(a.head_bias ? CheckedInt(a.vocab_size) : CheckedInt()) {}
-
-  CheckedInt params() const { return embedding + untied + final_norm + head_bias; }
-  CheckedInt headFlops() const { return CheckedInt(2) * embedding; }
-};
-
-void addMtp(const Architecture &a, const Context &context, const Outside &outside, CheckedInt total,
+void addMtp(const Architecture &a, const Context &context, const OutsideWeights &outside, CheckedInt total,
             Narrow &narrow, Account &account) {
   WeightCount weights;
   FlopSum flops;
@@ -125,8 +109,8 @@ void addMtp(const Architecture &a, const Context &context, const Outside &outsid
   narrow(flops.value(), account.mtp_forward_flops, "mtp_forward_flops_per_token");
 }
 
-void fillComponents(const Layers &layers, const Architecture &a, const Outside &outside, Narrow &narrow,
-                    Account &account) {
+void fillComponents(const Layers &layers, const Architecture &a, const OutsideWeights &outside,
+                    Narrow &narrow, Account &account) {
   WeightTally weights = layers.once;
   std::array<FlopSum, kComponents> flops = layers.flops;
   weights[at(Component::norms)] +=
@@ -166,6 +150,11 @@ std::string_view componentName(Component component) {
   return names[at(component)];
 }
 
+OutsideWeights::OutsideWeights(const Architecture &a)
+    : embedding(CheckedInt(a.vocab_size) * a.hidden_size), untied(a.tied ? CheckedInt() : embedding),
+      final_norm(CheckedInt(a.final_norm_vectors) * a.hidden_size),
+      head_bias(a.head_bias ? CheckedInt(a.vocab_size) : CheckedInt()) {}
+
 void FlopSum::add(CheckedInt per_position, Mean mean) {
   whole += per_position * mean.whole();
   if (mean.rest() != 0) {
@@ -192,7 +181,7 @@ AccountResult accountFor(const Architecture &a, const Context &context) {
     addAdapter(adapter, layers);
   }
   const WeightCount body = sumOf(layers.once);
-  const Outside outside(a);
+  const OutsideWeights outside(a);
   const CheckedInt forward = layers.total_flops.value();
   const CheckedInt total = body.params + outside.params();
   CheckedInt kv = layers.kv_slope;

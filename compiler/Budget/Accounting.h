@@ -37,6 +37,22 @@ using WeightTally = std::array<WeightCount, kComponents>;
 // One layer, visited once; the embedding, head and adapter entries are zero.
 WeightTally countLayer(const Layer &layer, int64_t hidden_size);
 WeightCount sumOf(const WeightTally &tally);
+// An adapter, executed once.
+WeightCount countAdapter(const Adapter &adapter);
+// Elements of what is outside the layers. Without a head of its own, the embedding is the head.
+struct OutsideWeights {
+  CheckedInt embedding;
+  CheckedInt untied; // the embedding again, or nothing
+  CheckedInt final_norm;
+  CheckedInt head_bias;
+
+  explicit OutsideWeights(const Architecture &architecture);
+
+  CheckedInt params() const { return embedding + untied + final_norm + head_bias; }
+  // Of one row of logits.
+  CheckedInt headFlops() const { return CheckedInt(2) * embedding; }
+};
+
 // FLOPs of scores and weighted values for one query and one position: 2 x heads x (key size + value size).
 CheckedInt scoreFlops(const Attention &attention);
 // Elements that one layer caches per position, and its state whatever the position.

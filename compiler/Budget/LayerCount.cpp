@@ -101,6 +101,10 @@ WeightTally countLayer(const Layer &layer, int64_t hidden_size) {
   return tally;
 }
 
+WeightCount countAdapter(const Adapter &adapter) {
+  return dense(CheckedInt(adapter.inputs) * adapter.outputs, unless(!adapter.bias, adapter.outputs));
+}
+
 WeightCount sumOf(const WeightTally &tally) {
   WeightCount sum;
   for (const WeightCount &part : tally) {
