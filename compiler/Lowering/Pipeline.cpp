@@ -7,7 +7,7 @@
 
 namespace smelt::lowering {
 
-template <auto createPass> static void addToModel(mlir::OpPassManager &manager) {
+template <std::unique_ptr<mlir::Pass> (*createPass)()> static void addToModel(mlir::OpPassManager &manager) {
   manager.addNestedPass<mlir::smelt::ModelOp>(createPass());
 }
 
@@ -16,21 +16,24 @@ static void addCanonicalize(mlir::OpPassManager &manager) {
   manager.addPass(mlir::createCSEPass());
 }
 
-llvm::ArrayRef<Phase> phases() {
-  static const Phase table[] = {
-      {"canonicalize", "simplify and merge equal computations", addCanonicalize},
-      {"fuse", "group ops into kernels",
-       addToModel<static_cast<std::unique_ptr<mlir::Pass> (*)()>(mlir::smelt::createSmeltFuse)>},
-      {"plan-memory", "assign buffers by lifetime",
-       addToModel<static_cast<std::unique_ptr<mlir::Pass> (*)()>(mlir::smelt::createSmeltPlanMemory)>},
-      {"to-kernels", "make kernels and the step program",
-       addToModel<static_cast<std::unique_ptr<mlir::Pass> (*)()>(mlir::smelt::createSmeltToKernels)>},
-  };
-  return table;
+static constexpr Phase canonicalize = {"canonicalize", "simplify and merge equal computations",
+                                       addCanonicalize};
+static constexpr Phase fuse = {"fuse", "group ops into kernels", addToModel<mlir::smelt::createSmeltFuse>};
+static constexpr Phase mergeShortStep = {"merge-short-step", "merge kernels for steps of few tokens",
+                                         addToModel<mlir::smelt::createSmeltMergeShortStep>};
+static constexpr Phase planMemory = {"plan-memory", "assign buffers by lifetime",
+                                     addToModel<mlir::smelt::createSmeltPlanMemory>};
+static constexpr Phase toKernels = {"to-kernels", "make kernels and the step program",
+                                    addToModel<mlir::smelt::createSmeltToKernels>};
+
+llvm::ArrayRef<Phase> phases(ProgramKind kind) {
+  static const Phase plain[] = {canonicalize, fuse, planMemory, toKernels};
+  static const Phase merged[] = {canonicalize, fuse, mergeShortStep, planMemory, toKernels};
+  return kind == ProgramKind::cuda_short ? llvm::ArrayRef<Phase>(merged) : llvm::ArrayRef<Phase>(plain);
 }
 
-void buildLoweringPipeline(mlir::OpPassManager &manager, llvm::StringRef last) {
-  for (const Phase &phase : phases()) {
+void buildLoweringPipeline(mlir::OpPassManager &manager, llvm::StringRef last, ProgramKind kind) {
+  for (const Phase &phase : phases(kind)) {
     phase.add(manager);
     if (last == phase.name) {
       return;

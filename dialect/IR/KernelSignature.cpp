@@ -1,339 +1,29 @@
 #include "dialect/IR/KernelSignature.h"
 
+#include "dialect/IR/KernelRoles.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-
-#include <vector>
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::smelt;
 
 namespace {
 
-// The largest dimension a parameter may have, as large as a spec allows: bytes of a matrix stay within 64
-// bits.
-constexpr int64_t MAX_DIMENSION = 1 << 24;
-
-// A parameter of a role. Its label in kernel names is `prefix` followed by the value, or, when `words` are
-// given, the word of the value (an empty word leaves the name as it is).
-struct Parameter {
-  const char *name;
-  int64_t min;
-  int64_t max;
-  const char *prefix;
-  std::vector<const char *> words = {};
-};
-
-Parameter dimension(const char *name, const char *prefix) { return {name, 1, MAX_DIMENSION, prefix}; }
-Parameter flag(const char *name, const char *absent, const char *present) {
-  return {name, 0, 1, "", {absent, present}};
-}
-Parameter weightType() { return {"dtype", 0, 1, "", {"f32", "bf16"}}; }
-
-using Parameters = std::vector<Parameter>;
-
-// The parameters by name, once they are known to fit the role.
-class Values {
-public:
-  explicit Values(DictionaryAttr params) : params(params) {}
-  int64_t operator[](StringRef name) const { return cast<IntegerAttr>(params.get(name)).getInt(); }
-  DType dtype() const { return static_cast<DType>((*this)["dtype"]); }
-
-private:
-  DictionaryAttr params;
-};
-
-constexpr int64_t F32_BYTES = 4;
-constexpr int64_t I32_BYTES = 4;
-
-int64_t bytesOf(DType dtype) { return dtype == DType::bf16 ? 2 : 4; }
-ByteSize perToken(int64_t bytes) { return {.per_token = bytes}; }
-ByteSize perRow(int64_t bytes) { return {.per_logit_row = bytes}; }
-
-// Writes a signature down argument by argument, in the order of the role.
-class SignatureBuilder {
-public:
-  void buffer(const char *name, KernelAccess access, DType dtype, ByteSize size) {
-    result.arguments.push_back({name, BindingKind::buffer, access, dtype, size});
-  }
-  void in(const char *name, int64_t width) {
-    buffer(name, KernelAccess::read, DType::f32, perToken(F32_BYTES * width));
-  }
-  void out(const char *name, int64_t width) {
-    buffer(name, KernelAccess::write, DType::f32, perToken(F32_BYTES * width));
-  }
-  void indices(const char *name) { buffer(name, KernelAccess::read, DType::i32, perToken(I32_BYTES)); }
-  void cache(const char *name, KernelAccess access, int64_t kvWidth) {
-    result.arguments.push_back(
-        {name, BindingKind::state_slot, access, DType::f32, {.per_kv_position = F32_BYTES * kvWidth}});
-  }
-  void weight(const char *name, DType dtype, int64_t elements) {
-    result.arguments.push_back(
-        {name, BindingKind::weight, KernelAccess::read, dtype, {.bytes = bytesOf(dtype) * elements}});
-  }
-  void weightTable(const char *name, DType dtype, int64_t elements, int64_t experts) {
-    result.arguments.push_back({name,
-                                BindingKind::weight_table,
-                                KernelAccess::read,
-                                dtype,
-                                {.bytes = bytesOf(dtype) * elements},
-                                experts});
-  }
-  void constant(const char *name, ConstantKind kind) { result.constants.push_back({name, kind}); }
-  void tokens() { constant("tokens", ConstantKind::token_count); }
-  void flops(int64_t perRow, int64_t rowsPerToken = 1) {
-    result.flops_per_row = perRow;
-    result.rows_per_token = rowsPerToken;
-  }
-
-  KernelSignature result;
-};
-
-// One role: its parameters, what must hold between them (an empty string when it does), and its arguments.
-struct Role {
-  const char *name;
-  Parameters parameters;
-  std::string (*check)(const Values &);
-  void (*build)(const Values &, SignatureBuilder &);
-};
-
-std::string fine(const Values &) { return {}; }
-
-// The plan of a step's routing: offsets[E+1], active_count[1], active[E], slot_token[T*k], slot_of[T*k].
-ByteSize planSize(const Values &p) {
-  return {.bytes = I32_BYTES * (2 * p["experts"] + 2), .per_token = 2 * I32_BYTES * p["top_k"]};
-}
-
-void embed(const Values &p, SignatureBuilder &b) {
-  b.indices("token_ids");
-  b.weight("weight", p.dtype(), p["vocab"] * p["hidden"]);
-  b.out("out", p["hidden"]);
-  b.tokens();
-}
-
-std::string checkNormLinear(const Values &p) {
-  const char *outs[] = {"out0", "out1", "out2"};
-  for (int64_t i = 0; i < 3; ++i) {
-    if ((i < p["outs"]) != (p[outs[i]] > 0)) {
-      return "outs = " + std::to_string(p["outs"]) + " but " + outs[i] + " = " + std::to_string(p[outs[i]]);
-    }
-  }
-  if (p["emit_norm"] && !p["norm"]) {
-    return "emit_norm = 1 needs norm = 1";
-  }
-  if (p["emit_norm"] && p["gather"]) {
-    return "emit_norm = 1 and gather = 1 exclude each other";
-  }
-  return {};
-}
-
-void normLinear(const Values &p, SignatureBuilder &b) {
-  int64_t out = p["out0"] + p["out1"] + p["out2"];
-  const int64_t widths[] = {p["out0"], p["out1"], p["out2"]};
-  const char *weights[] = {"weight0", "weight1", "weight2"};
-  const char *biases[] = {"bias0", "bias1", "bias2"};
-  b.in("x", p["in"]);
-  if (p["norm"]) {
-    b.weight("norm_weight", p.dtype(), p["in"]);
-  }
-  if (p["gather"]) {
-    b.buffer("rows", KernelAccess::read, DType::i32, perRow(I32_BYTES));
-  }
-  if (p["emit_norm"]) {
-    b.out("x_norm", p["in"]);
-  }
-  for (int64_t i = 0; i < p["outs"]; ++i) {
-    b.weight(weights[i], p.dtype(), widths[i] * p["in"]);
-  }
-  for (int64_t i = 0; p["bias"] && i < p["outs"]; ++i) {
-    b.weight(biases[i], p.dtype(), widths[i]);
-  }
-  b.buffer("out", KernelAccess::write, DType::f32,
-           p["gather"] ? perRow(F32_BYTES * out) : perToken(F32_BYTES * out));
-  b.constant("rows", p["gather"] ? ConstantKind::logit_row_count : ConstantKind::token_count);
-  b.constant("eps", ConstantKind::immediate);
-  b.flops(2 * p["in"] * out);
-}
-
-std::string checkHeads(const Values &p) {
-  if (p["query_heads"] % p["kv_heads"] != 0) {
-    return "query_heads = " + std::to_string(p["query_heads"]) +
-           " is not a multiple of kv_heads = " + std::to_string(p["kv_heads"]);
-  }
-  if (p["head_dim"] % 2 != 0) {
-    return "head_dim = " + std::to_string(p["head_dim"]) + " is odd";
-  }
-  return {};
-}
-
-void ropeAppend(const Values &p, SignatureBuilder &b) {
-  int64_t query = p["query_heads"] * p["head_dim"], kv = p["kv_heads"] * p["head_dim"];
-  b.in("qkv", query + 2 * kv);
-  b.indices("positions");
-  b.indices("sequence_ids");
-  b.buffer("rope_table", KernelAccess::read, DType::f32, {.per_position = F32_BYTES * p["head_dim"]});
-  if (p["qk_norm"]) {
-    bool perHead = p["qk_norm"] == 1;
-    b.weight("q_norm", p.dtype(), perHead ? p["head_dim"] : query);
-    b.weight("k_norm", p.dtype(), perHead ? p["head_dim"] : kv);
-  }
-  b.out("q_out", query);
-  b.cache("k_cache", KernelAccess::read_write, kv);
-  b.cache("v_cache", KernelAccess::read_write, kv);
-  b.tokens();
-  b.constant("kv_capacity", ConstantKind::kv_capacity);
-  b.constant("eps", ConstantKind::immediate);
-}
-
-void attention(const Values &p, SignatureBuilder &b) {
-  int64_t query = p["query_heads"] * p["head_dim"], kv = p["kv_heads"] * p["head_dim"];
-  b.in("q", query);
-  b.indices("positions");
-  b.indices("sequence_ids");
-  b.cache("k_cache", KernelAccess::read, kv);
-  b.cache("v_cache", KernelAccess::read, kv);
-  b.out("out", query);
-  b.tokens();
-  b.constant("kv_capacity", ConstantKind::kv_capacity);
-}
-
-void linearResidual(const Values &p, SignatureBuilder &b) {
-  b.in("a", p["in"]);
-  b.weight("weight", p.dtype(), p["in"] * p["out"]);
-  b.in("x_in", p["out"]);
-  b.out("x_out", p["out"]);
-  b.tokens();
-  b.constant("scale", ConstantKind::immediate);
-  b.flops(2 * p["in"] * p["out"]);
-}
-
-std::string checkTopK(const Values &p) {
-  return p["top_k"] <= p["experts"] ? std::string()
-                                    : "top_k = " + std::to_string(p["top_k"]) +
-                                          " is more than experts = " + std::to_string(p["experts"]);
-}
-
-void route(const Values &p, SignatureBuilder &b) {
-  b.in("logits", p["experts"]);
-  b.buffer("indices", KernelAccess::write, DType::i32, perToken(I32_BYTES * p["top_k"]));
-  b.out("weights", p["top_k"]);
-  b.tokens();
-}
-
-void moePlan(const Values &p, SignatureBuilder &b) {
-  b.buffer("indices", KernelAccess::read, DType::i32, perToken(I32_BYTES * p["top_k"]));
-  b.buffer("plan", KernelAccess::write, DType::i32, planSize(p));
-  b.tokens();
-}
-
-void expertsGateUp(const Values &p, SignatureBuilder &b) {
-  int64_t elements = p["hidden"] * p["expert_hidden"];
-  b.in("x_norm", p["hidden"]);
-  b.buffer("plan", KernelAccess::read, DType::i32, planSize(p));
-  b.weightTable("gate", p.dtype(), elements, p["experts"]);
-  b.weightTable("up", p.dtype(), elements, p["experts"]);
-  b.out("h", p["top_k"] * p["expert_hidden"]);
-  b.tokens();
-  b.flops(4 * elements, p["top_k"]);
-}
-
-void expertsDown(const Values &p, SignatureBuilder &b) {
-  int64_t elements = p["hidden"] * p["expert_hidden"];
-  b.in("h", p["top_k"] * p["expert_hidden"]);
-  b.buffer("plan", KernelAccess::read, DType::i32, planSize(p));
-  b.weightTable("down", p.dtype(), elements, p["experts"]);
-  b.out("y", p["top_k"] * p["hidden"]);
-  b.tokens();
-  b.flops(2 * elements, p["top_k"]);
-}
-
-void combineResidual(const Values &p, SignatureBuilder &b) {
-  b.in("y", p["top_k"] * p["hidden"]);
-  b.buffer("plan", KernelAccess::read, DType::i32, planSize(p));
-  b.in("weights", p["top_k"]);
-  b.in("x_in", p["hidden"]);
-  b.out("x_out", p["hidden"]);
-  b.tokens();
-  b.constant("scale", ConstantKind::immediate);
-}
-
-void gateUp(const Values &p, SignatureBuilder &b) {
-  b.in("x", p["in"]);
-  if (p["norm"]) {
-    b.weight("norm_weight", p.dtype(), p["in"]);
-  }
-  b.weight("gate", p.dtype(), p["in"] * p["out"]);
-  b.weight("up", p.dtype(), p["in"] * p["out"]);
-  b.out("h", p["out"]);
-  b.tokens();
-  b.constant("eps", ConstantKind::immediate);
-  b.flops(4 * p["in"] * p["out"]);
-}
-
-const std::vector<Role> &roles() {
-  static const Parameters expertParameters = {dimension("hidden", "h"), dimension("expert_hidden", "f"),
-                                              dimension("experts", "e"), dimension("top_k", "k"),
-                                              weightType()};
-  static const std::vector<Role> table = {
-      {"embed", {dimension("hidden", "h"), dimension("vocab", "v"), weightType()}, fine, embed},
-      {"norm_linear",
-       {dimension("in", "h"),
-        {"outs", 1, 3, "", {"", "", "", ""}},
-        dimension("out0", "o"),
-        {"out1", 0, MAX_DIMENSION, "o"},
-        {"out2", 0, MAX_DIMENSION, "o"},
-        flag("norm", "raw", ""),
-        flag("emit_norm", "", "emit"),
-        flag("gather", "", "rows"),
-        flag("bias", "", "bias"),
-        weightType()},
-       checkNormLinear,
-       normLinear},
-      {"rope_append",
-       {dimension("query_heads", "q"),
-        dimension("kv_heads", "k"),
-        dimension("head_dim", "d"),
-        {"qk_norm", 0, 2, "", {"", "headnorm", "fullnorm"}},
-        weightType()},
-       checkHeads,
-       ropeAppend},
-      {"attention",
-       {dimension("query_heads", "q"), dimension("kv_heads", "k"), dimension("head_dim", "d")},
-       checkHeads,
-       attention},
-      {"linear_residual", {dimension("in", "i"), dimension("out", "o"), weightType()}, fine, linearResidual},
-      {"route",
-       {dimension("experts", "e"),
-        dimension("top_k", "k"),
-        {"router", 0, 1, "", {"softmax", "sigmoid"}},
-        flag("renormalize", "", "renorm")},
-       checkTopK,
-       route},
-      {"moe_plan", {dimension("experts", "e"), dimension("top_k", "k")}, checkTopK, moePlan},
-      {"experts_gate_up", expertParameters, checkTopK, expertsGateUp},
-      {"experts_down", expertParameters, checkTopK, expertsDown},
-      {"combine_residual",
-       {dimension("hidden", "h"), dimension("experts", "e"), dimension("top_k", "k")},
-       checkTopK,
-       combineResidual},
-      {"gate_up",
-       {dimension("in", "i"), dimension("out", "o"), flag("norm", "raw", ""), weightType()},
-       fine,
-       gateUp},
-  };
-  return table;
-}
-
 const Role *findRole(StringRef name) {
-  auto found = llvm::find_if(roles(), [&](const Role &role) { return name == role.name; });
-  return found == roles().end() ? nullptr : &*found;
+  auto found = llvm::find_if(kernelRoles(), [&](const Role &role) { return name == role.name; });
+  return found == kernelRoles().end() ? nullptr : &*found;
 }
 
 // Every parameter that is missing, of the wrong type, out of range, or not of the role; one line each.
 std::string checkParameters(const Role &role, DictionaryAttr params) {
   SmallVector<std::string> problems;
-  for (const Parameter &parameter : role.parameters) {
+  for (const RoleParameter &parameter : role.parameters) {
     auto value = params.getAs<IntegerAttr>(parameter.name);
+    if (parameter.optional && !params.get(parameter.name)) {
+      continue;
+    }
     if (!value || !value.getType().isInteger(64)) {
       problems.push_back("role '" + std::string(role.name) + "' needs the parameter '" + parameter.name +
                          "', a 64-bit integer");
@@ -345,7 +35,8 @@ std::string checkParameters(const Role &role, DictionaryAttr params) {
   }
   for (NamedAttribute named : params) {
     StringRef name = named.getName();
-    if (llvm::none_of(role.parameters, [&](const Parameter &parameter) { return name == parameter.name; })) {
+    if (llvm::none_of(role.parameters,
+                      [&](const RoleParameter &parameter) { return name == parameter.name; })) {
       problems.push_back("role '" + std::string(role.name) + "' has no parameter '" + name.str() + "'");
     }
   }
@@ -359,7 +50,7 @@ std::optional<KernelSignature> mlir::smelt::kernelSignature(StringRef roleName, 
   const Role *role = findRole(roleName);
   if (!role) {
     SmallVector<StringRef> names;
-    for (const Role &known : roles()) {
+    for (const Role &known : kernelRoles()) {
       names.push_back(known.name);
     }
     error = "no kernel role '" + roleName.str() + "'; there are " + llvm::join(names, ", ");
@@ -367,14 +58,12 @@ std::optional<KernelSignature> mlir::smelt::kernelSignature(StringRef roleName, 
   }
   error = checkParameters(*role, params);
   if (error.empty()) {
-    error = role->check(Values(params));
+    error = role->check(RoleValues(params));
   }
   if (!error.empty()) {
     return std::nullopt;
   }
-  SignatureBuilder builder;
-  role->build(Values(params), builder);
-  return std::move(builder.result);
+  return roleSignature(*role, RoleValues(params));
 }
 
 KernelSignature mlir::smelt::kernelSignature(KernelOp kernel) {
@@ -387,7 +76,7 @@ KernelSignature mlir::smelt::kernelSignature(KernelOp kernel) {
 std::string mlir::smelt::kernelName(StringRef roleName, DictionaryAttr params) {
   std::string name = roleName.str();
   const Role *role = findRole(roleName);
-  for (const Parameter &parameter : role ? role->parameters : Parameters()) {
+  for (const RoleParameter &parameter : role ? role->parameters : std::vector<RoleParameter>()) {
     auto value = params.getAs<IntegerAttr>(parameter.name);
     if (!value) {
       continue;
@@ -400,6 +89,16 @@ std::string mlir::smelt::kernelName(StringRef roleName, DictionaryAttr params) {
     }
   }
   return name;
+}
+
+DType mlir::smelt::kvElementType(KvLayout layout) {
+  return layout == KvLayout::rows_bf16 ? DType::bf16 : DType::f32;
+}
+
+ByteSize mlir::smelt::kvSlotSize(KvLayout layout, int64_t kvHeads, int64_t headDim) {
+  return layout == KvLayout::rows_bf16
+             ? ByteSize{.per_kv_position = 2 * kvHeads * static_cast<int64_t>(llvm::alignTo(headDim, 8))}
+             : ByteSize{.per_kv_position = 4 * kvHeads * headDim};
 }
 
 bool ByteSize::covers(const ByteSize &other) const {

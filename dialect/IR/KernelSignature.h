@@ -2,6 +2,7 @@
 // the code generators read. docs/program.md prints it.
 #pragma once
 
+#include "dialect/IR/SmeltOps.h"
 #include "dialect/IR/SmeltProgramOps.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -31,6 +32,10 @@ struct ByteSize {
 };
 
 enum class KernelAccess { read = 0, write = 1, read_write = 2 };
+
+DType kvElementType(KvLayout layout);
+// Bytes of one slot of keys, and of values.
+ByteSize kvSlotSize(KvLayout layout, int64_t kvHeads, int64_t headDim);
 
 // One memory argument.
 struct KernelArgument {

@@ -79,6 +79,8 @@ void ModelOp::build(OpBuilder &builder, OperationState &state, StringRef name, i
   state.addRegion()->emplaceBlock();
 }
 
+KvLayout ModelOp::kvLayout() { return getDevice() ? KvLayout::rows_bf16 : KvLayout::blocked_f32; }
+
 ForwardOp ModelOp::getForward() {
   auto forwards = getBody().getOps<ForwardOp>();
   return forwards.empty() ? nullptr : *forwards.begin();

@@ -43,6 +43,13 @@ RankedTensorType expertIndicesType(MLIRContext *context, int64_t rows);
 // tensor<?xi32>.
 RankedTensorType tokensType(MLIRContext *context);
 
+// How keys and values lie in their state slots, for S sequences of capacity C; parameter `kv` of the roles
+// that touch them.
+enum class KvLayout {
+  blocked_f32 = 0, // K f32 [S][kv_heads][C/16][head_dim][16], V f32 [S][kv_heads][C][head_dim]
+  rows_bf16 = 1,   // both bf16 [S][kv_heads][C][head_dim rounded up to 8], the padding zero
+};
+
 } // namespace mlir::smelt
 
 #define GET_OP_CLASSES

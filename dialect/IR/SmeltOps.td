@@ -55,7 +55,8 @@ def Smelt_ModelOp : Smelt_Op<"model", [Symbol, SymbolTable, IsolatedFromAbove, N
   let description = [{
     Holds `smelt.weight` declarations and one `smelt.forward`; after smelt-to-kernels, the kernels, buffers and
     step program that replace the forward. `spec` is the text of the TOML spec the model came from, `budgets` its
-    exact budgets; both travel to the artifact.
+    exact budgets; both travel to the artifact. `device` names the kind of device the lowering is for, when it is
+    not a CPU: "cuda".
 
     ```mlir
     smelt.model @tiny vocab_size(64) hidden_size(32) {
@@ -68,9 +69,11 @@ def Smelt_ModelOp : Smelt_Op<"model", [Symbol, SymbolTable, IsolatedFromAbove, N
     - (C2) holds only ops of the smelt dialect.
     - (C3) holds at most one `smelt.forward`.
     - (C4) no two weights name the same tensor.
+    - (C5) device, when given, is "cuda".
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Smelt_Int:$vocab_size, Smelt_Int:$hidden_size,
-                       OptionalAttr<StrAttr>:$spec, OptionalAttr<DictionaryAttr>:$budgets);
+                       OptionalAttr<StrAttr>:$spec, OptionalAttr<DictionaryAttr>:$budgets,
+                       OptionalAttr<StrAttr>:$device);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `vocab_size` `(` $vocab_size `)` `hidden_size` `(` $hidden_size `)` attr-dict-with-keyword $body
@@ -82,6 +85,8 @@ def Smelt_ModelOp : Smelt_Op<"model", [Symbol, SymbolTable, IsolatedFromAbove, N
   let extraClassDeclaration = [{
     // The forward, or null once smelt-to-kernels has replaced it.
     ForwardOp getForward();
+    // How its device keeps keys and values.
+    KvLayout kvLayout();
   }];
 }
 

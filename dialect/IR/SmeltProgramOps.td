@@ -55,7 +55,7 @@ def Smelt_BufferOp : Smelt_ProgramLevelOp<"buffer", [Symbol]> {
     - (C3) `rope` is given for rope tables and only for them; its dim is even and positive, its theta positive,
       and the size is 4 * dim bytes per position.
     - (C4) the element type fits the kind: i32 for token ids, positions, sequence ids and logit rows, f32 for
-      logits, rope tables and state, f32 or i32 for workspace.
+      logits and rope tables, f32 or bf16 for state, f32 or i32 for workspace.
     - (C5) a model has at most one buffer of each of the kinds token_ids, positions, sequence_ids, logit_rows and
       logits.
   }];

@@ -84,8 +84,10 @@ LogicalResult BufferOp::verify() {
     return failure();
   }
   bool wantsInt = isInput(getKind()), isInt = getDtype() == DType::i32;
-  bool fits = getKind() == BufferKind::workspace ? getDtype() != DType::bf16
-                                                 : wantsInt == isInt && getDtype() != DType::bf16;
+  bool isBf16 = getDtype() == DType::bf16;
+  bool fits = getKind() == BufferKind::workspace ? !isBf16
+              : getKind() == BufferKind::state   ? !isInt
+                                                 : wantsInt == isInt && !isBf16;
   if (!fits) { // C4
     return emitOpError("of kind ") << stringifyBufferKind(getKind()) << " cannot have elements of type "
                                    << stringifyDType(getDtype());

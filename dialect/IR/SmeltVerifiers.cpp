@@ -146,6 +146,9 @@ LogicalResult ModelOp::verifyRegions() {
     return emitOpError() << "needs a positive vocab_size and hidden_size, got " << getVocabSize() << " and "
                          << getHiddenSize();
   }
+  if (getDevice() && *getDevice() != "cuda") { // C5
+    return emitOpError() << "has device '" << *getDevice() << "'; the only one to name is 'cuda'";
+  }
   ForwardOp forward;
   llvm::StringMap<WeightOp> sources;
   for (Operation &op : getBody().front()) {

@@ -45,6 +45,23 @@ def SmeltFuse : Pass<"smelt-fuse", "::mlir::smelt::ModelOp"> {
   }];
 }
 
+def SmeltMergeShortStep : Pass<"smelt-merge-short-step", "::mlir::smelt::ModelOp"> {
+  let summary = "merge the fused ops of a layer for steps of few tokens";
+  let description = [{
+    On a device that launches kernels one by one, a step of few tokens waits more for launches than for
+    arithmetic. This pass, after smelt-fuse, makes fewer and larger fused ops: the attention's normalisation,
+    projections, rotation and cache write (`norm_qkv_rope`; not when query and key are normalised over their whole
+    width), normalisation, router and choice of experts (`norm_route`), and the experts' last projection with the
+    weighted sum and the residual write (`experts_down_residual`). The experts then find their rows through
+    the chosen indices, without a routing plan (`experts_gate_up_direct`).
+
+    A sparse layer ends with six fused ops, and two more with shared experts. Left to later passes: as for
+    smelt-fuse.
+
+    Example: tests/dialect/Transforms/smelt-merge-short-step/doctest.mlir
+  }];
+}
+
 def SmeltPlanMemory : Pass<"smelt-plan-memory", "::mlir::smelt::ModelOp"> {
   let summary = "give every result of a fused op a buffer";
   let description = [{

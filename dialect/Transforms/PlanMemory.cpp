@@ -15,7 +15,7 @@ namespace {
 // A pair of state buffers for the attention of one geometry.
 struct CachePair {
   std::string key, value; // buffer names
-  int64_t kv_width = 0;
+  ByteSize slot_size;
   int64_t slots = 0;
 };
 
@@ -88,14 +88,14 @@ private:
           "_h" + std::to_string(attention.getKvHeads()) + "_d" + std::to_string(attention.getHeadDim());
       pair.key = "k_cache" + geometry;
       pair.value = "v_cache" + geometry;
-      pair.kv_width = attention.getKvHeads() * attention.getHeadDim();
+      pair.slot_size = kvSlotSize(model.kvLayout(), attention.getKvHeads(), attention.getHeadDim());
       segment->setAttr("slot_base", builder.getI64IntegerAttr(pair.slots));
       pair.slots += segment.executedLayers();
       cachesOf[segment] = {pair.key, pair.value};
     }
     for (auto &[geometry, pair] : caches) {
       for (const std::string &name : {pair.key, pair.value}) {
-        addBuffer(name, BufferKind::state, DType::f32, {.per_kv_position = 4 * pair.kv_width},
+        addBuffer(name, BufferKind::state, kvElementType(model.kvLayout()), pair.slot_size,
                   builder.getI64IntegerAttr(pair.slots));
       }
     }

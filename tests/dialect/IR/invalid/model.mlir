@@ -41,3 +41,10 @@ smelt.model @m vocab_size(4) hidden_size(8) {
   // expected-error @+1 {{'smelt.weight' op names tensor 'layers.2.norm', as weight @a does}}
   smelt.weight @b : tensor<8xf32> from("layers.{layer}.norm") layers(2 to 4)
 }
+
+// -----
+
+// C5
+// expected-error @+1 {{'smelt.model' op has device 'tpu'; the only one to name is 'cuda'}}
+smelt.model @device vocab_size(4) hidden_size(4) attributes {device = "tpu"} {
+}

@@ -1,0 +1,118 @@
+// The kernels of short steps, which smelt-merge-short-step makes of several fused ops.
+#include "dialect/Transforms/FormBuilder.h"
+
+namespace mlir::smelt {
+
+LogicalResult FormBuilder::normQkvRope() {
+  auto norms = all<RmsNormOp>();
+  auto linears = all<LinearOp>();
+  auto ropes = all<RopeOp>();
+  bool shaped = linears.size() == 3 && ropes.size() == 2 && (norms.size() == 1 || norms.size() == 3) &&
+                llvm::all_of(linears, [&](LinearOp op) { return op.getInput() == norms[0].getResult(); });
+  if (!shaped) {
+    return mismatch("a smelt.rms_norm, three smelt.linear of it, and the rotation of the first two");
+  }
+  RopeOp query = ropes[0], key = ropes[1];
+  int64_t headDim = width(query.getInput()) / query.getHeads();
+  bool qkNorm = norms.size() == 3;
+  if (qkNorm && (norms[1].groupWidth() != headDim || norms[2].groupWidth() != headDim)) {
+    return mismatch("query and key normalised per head, if at all");
+  }
+  bool bias = linears[0].getBiasAttr() != nullptr;
+  param("in", width(norms[0].getInput()));
+  param("query_heads", query.getHeads());
+  param("kv_heads", key.getHeads());
+  param("head_dim", headDim);
+  param("qk_norm", qkNorm);
+  param("bias", bias);
+  dtype(linears[0].getWeightAttr());
+  kvLayout();
+  operand(norms[0].getInput());
+  weight(norms[0].getWeightAttr());
+  for (LinearOp linear : linears) {
+    weight(linear.getWeightAttr());
+  }
+  for (LinearOp linear : linears) {
+    if (bias) {
+      weight(linear.getBiasAttr());
+    }
+  }
+  for (size_t i = 1; i < norms.size(); ++i) {
+    weight(norms[i].getWeightAttr());
+  }
+  rotation(query, headDim);
+  if (failed(result({query.getResult()}))) {
+    return failure();
+  }
+  for (auto [source, value] : {std::pair(ArgumentSource::k_cache, key.getResult()),
+                               std::pair(ArgumentSource::v_cache, linears[2].getResult())}) {
+    auto yielded = fused.getYield().getValues();
+    auto found = llvm::find(yielded, Value(value));
+    if (found == yielded.end()) {
+      return mismatch("the rotated key and the value, yielded");
+    }
+    cache(source, fused.getResult(found.getIndex()));
+  }
+  immediate(norms[0].getEps());
+  immediate(qkNorm ? norms[1].getEps() : llvm::APFloat(0.0f));
+  return success();
+}
+
+LogicalResult FormBuilder::normRoute() {
+  auto norm = single<RmsNormOp>();
+  auto linear = single<LinearOp>();
+  auto route = single<RouteOp>();
+  if (!norm || !linear || !route || linear.getBias() || linear.getInput() != norm.getResult() ||
+      route.getLogits() != linear.getResult()) {
+    return mismatch("a smelt.rms_norm, the router's smelt.linear without bias, and its smelt.route");
+  }
+  param("in", width(norm.getInput()));
+  param("experts", width(route.getLogits()));
+  param("top_k", route.getTopK());
+  param("router", static_cast<int64_t>(route.getRouter()));
+  param("renormalize", route.getRenormalize());
+  dtype(linear.getWeightAttr());
+  operand(norm.getInput());
+  weight(norm.getWeightAttr());
+  weight(linear.getWeightAttr());
+  immediate(norm.getEps());
+  return failure(failed(result({norm.getResult()})) || failed(result({route.getIndices()})) ||
+                 failed(result({route.getWeights()})));
+}
+
+LogicalResult FormBuilder::expertsGateUpDirect() {
+  auto linears = all<ExpertLinearOp>();
+  auto swiglu = single<SwigluOp>();
+  if (linears.size() != 2 || !swiglu || swiglu.getGate() != linears[0].getResult() ||
+      swiglu.getUp() != linears[1].getResult() || linears[0].getInput() != linears[1].getInput() ||
+      linears[0].getIndices() != linears[1].getIndices()) {
+    return mismatch("gate and up smelt.expert_linear of one row a token, and their smelt.swiglu");
+  }
+  expertParams(linears[0], width(linears[0].getInput()), width(swiglu.getResult()));
+  operand(linears[0].getInput());
+  operand(linears[0].getIndices());
+  weight(linears[0].getWeightAttr());
+  weight(linears[1].getWeightAttr());
+  return result({swiglu.getResult()});
+}
+
+LogicalResult FormBuilder::expertsDownResidual() {
+  auto down = single<ExpertLinearOp>();
+  auto combine = single<CombineOp>();
+  auto write = single<ResidualAddOp>();
+  if (!down || !combine || !write || combine.getRows() != down.getResult() ||
+      write.getUpdate() != combine.getResult()) {
+    return mismatch(
+        "a smelt.expert_linear, the smelt.combine of its rows and the smelt.residual_add of that");
+  }
+  expertParams(down, width(down.getResult()), width(down.getInput()));
+  operand(down.getInput());
+  operand(down.getIndices());
+  operand(combine.getWeights());
+  weight(down.getWeightAttr());
+  operand(write.getInput());
+  immediate(write.getScale());
+  return result({write.getResult()});
+}
+
+} // namespace mlir::smelt
