@@ -74,4 +74,11 @@ struct CompileOptions {
 bool compileKernels(const std::vector<KernelRequest> &requests, const Target &target,
                     const CompileOptions &options, CompiledTarget &result, std::string &error);
 
+enum class TextForm { mlir, llvm, ptx };
+
+// The code of one kernel alone as text, for people: MLIR before lowering, LLVM IR after optimisation, or PTX.
+// Appends to `text`.
+bool printKernel(const KernelRequest &request, const Target &target, TextForm form, std::string &text,
+                 std::string &error);
+
 } // namespace smelt::codegen::cuda
