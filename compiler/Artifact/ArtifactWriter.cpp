@@ -1,12 +1,7 @@
 #include "compiler/Artifact/ArtifactWriter.h"
 
-#include "dialect/IR/KernelSignature.h"
-#include "dialect/IR/SmeltOps.h"
-#include "dialect/IR/SmeltProgramOps.h"
-#include "runtime/schema/manifest_generated.h"
+#include "compiler/Artifact/DeviceWriter.h"
 #include "smelt/artifact.h"
-
-#include "llvm/ADT/StringMap.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -21,38 +16,58 @@ namespace ir = mlir::smelt;
 
 namespace {
 
-Size toSize(const ir::ByteSize &size) {
-  return Size(size.bytes, size.per_token, size.per_logit_row, size.per_position, size.per_kv_position);
-}
+// Where every image lies in the code section: variants of the CPU first, then those of the devices.
+struct CodePlaces {
+  std::vector<ImagePlace> variants, ptx, cubins;
+  uint64_t size = 0;
+
+  explicit CodePlaces(const ArtifactInput &input) {
+    for (const codegen::cpu::CodeImage &image : input.code.images) {
+      variants.push_back(add(image.bytes.size()));
+    }
+    for (const codegen::cuda::CompiledTarget &target : input.devices) {
+      ptx.push_back(add(target.ptx.size() + 1)); // and its end
+      cubins.push_back(target.cubin.empty() ? ImagePlace{} : add(target.cubin.size()));
+    }
+  }
+
+private:
+  ImagePlace add(uint64_t bytes) {
+    ImagePlace place = {llvm::alignTo(size, SMELT_ARTIFACT_CODE_ALIGNMENT), bytes};
+    size = place.offset + bytes;
+    return place;
+  }
+};
 
 // The manifest of one model. Symbols become indices in the order of their operations.
 class ManifestWriter {
 public:
-  ManifestWriter(ir::ModelOp model, const ArtifactInput &input) : model(model), input(input) {
+  ManifestWriter(ir::ModelOp model, const ArtifactInput &input, const CodePlaces &places)
+      : model(model), input(input), places(places) {
     // Defaults are written out, so that the bytes do not depend on the schema's defaults.
     builder.ForceDefaults(true);
   }
 
   std::vector<uint8_t> build(ir::ProgramOp program) {
     auto weights = addWeights();
-    auto buffers = addBuffers();
-    auto kernels = addKernels();
-    auto blocks = addBlocks(program);
+    ProgramWriter writer(builder, model, weightIndex, input.code.scratch_bytes);
+    auto buffers = writer.buffers();
+    auto kernels = writer.kernels();
+    auto blocks = writer.blocks(program);
     auto variants = addVariants();
+    auto devices = addDevices();
     auto budgets = addBudgets();
     auto string = [&](llvm::StringRef text) { return builder.CreateString(text.data(), text.size()); };
     auto producer = string(input.producer), target = string(input.target), name = string(model.getSymName());
     auto spec = string(model.getSpec().value_or(""));
-    FinishManifestBuffer(builder,
-                         CreateManifest(builder, producer, target, name, spec, model.getVocabSize(),
-                                        weightsType, budgets, weights, buffers, kernels, blocks, variants));
+    FinishManifestBuffer(builder, CreateManifest(builder, producer, target, name, spec, model.getVocabSize(),
+                                                 weightsType, budgets, weights, buffers, kernels, blocks,
+                                                 variants, devices));
     return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
   }
 
 private:
-  template <typename T> using Table = Offset<flatbuffers::Vector<Offset<T>>>;
-
-  Table<Weight> addWeights() {
+  TableOf<Weight> addWeights() {
     std::vector<Offset<Weight>> table;
     for (ir::WeightOp op : model.getOps<ir::WeightOp>()) {
       weightIndex[op.getSymName()] = table.size();
@@ -69,84 +84,27 @@ private:
     return builder.CreateVector(table);
   }
 
-  Table<Buffer> addBuffers() {
-    std::vector<Offset<Buffer>> table;
-    for (ir::BufferOp op : model.getOps<ir::BufferOp>()) {
-      bufferIndex[op.getSymName()] = table.size();
-      Size size = toSize(ir::ByteSize::of(op.getSize()));
-      auto rope = op.getRope();
-      auto name = op.getSymName();
-      table.push_back(CreateBuffer(
-          builder, builder.CreateString(name.data(), name.size()), static_cast<BufferKind>(op.getKind()),
-          static_cast<DType>(op.getDtype()), &size, op.getSlots().value_or(1),
-          rope ? rope->getTheta().getValueAsDouble() : 0.0, rope ? rope->getDim() : 0));
-    }
-    return builder.CreateVector(table);
-  }
-
-  Table<Kernel> addKernels() {
-    std::vector<Offset<Kernel>> table;
-    for (ir::KernelOp op : model.getOps<ir::KernelOp>()) {
-      size_t index = table.size();
-      kernelIndex[op.getSymName()] = index;
-      ir::KernelSignature signature = ir::kernelSignature(op);
-      std::vector<Offset<KernelBinding>> bindings;
-      for (const ir::KernelArgument &argument : signature.arguments) {
-        Size size = toSize(argument.size);
-        bindings.push_back(CreateKernelBinding(builder, static_cast<Access>(argument.access), &size));
-      }
-      auto string = [&](llvm::StringRef text) { return builder.CreateString(text.data(), text.size()); };
-      auto name = string(op.getSymName()), role = string(op.getRole());
-      table.push_back(CreateKernel(builder, name, role, builder.CreateVector(bindings),
-                                   signature.constants.size(), input.code.scratch_bytes[index],
-                                   signature.flops_per_row, signature.rows_per_token));
-    }
-    return builder.CreateVector(table);
-  }
-
-  Table<Block> addBlocks(ir::ProgramOp program) {
-    std::vector<Offset<Block>> table;
-    for (ir::BlockOp op : program.getBody().getOps<ir::BlockOp>()) {
-      std::vector<Offset<Call>> calls;
-      for (ir::CallOp call : op.getBody().getOps<ir::CallOp>()) {
-        calls.push_back(addCall(call));
-      }
-      table.push_back(CreateBlock(builder, op.getFirstLayer(), op.getLayers(), op.getVisits(),
-                                  static_cast<VisitOrder>(op.getOrder()), op.getSlotBase(),
-                                  builder.CreateVector(calls)));
-    }
-    return builder.CreateVector(table);
-  }
-
-  Offset<Call> addCall(ir::CallOp call) {
-    std::vector<Binding> bindings;
-    for (auto binding : call.getBindings().getAsRange<ir::BindingAttr>()) {
-      bool isWeight =
-          binding.getKind() == ir::BindingKind::weight || binding.getKind() == ir::BindingKind::weight_table;
-      auto &index = isWeight ? weightIndex : bufferIndex;
-      bindings.emplace_back(static_cast<BindingKind>(binding.getKind()),
-                            index.at(binding.getSymbol().getValue()));
-    }
-    std::vector<Constant> constants;
-    for (auto constant : call.getConstants().getAsRange<ir::ConstantAttr>()) {
-      constants.emplace_back(static_cast<ConstantKind>(constant.getKind()), constant.getValue());
-    }
-    return CreateCall(builder, kernelIndex.at(call.getCallee()), builder.CreateVectorOfStructs(bindings),
-                      builder.CreateVectorOfStructs(constants));
-  }
-
-  Table<CodeVariant> addVariants() {
+  TableOf<CodeVariant> addVariants() {
     std::vector<Offset<CodeVariant>> table;
-    uint64_t offset = 0;
-    for (const codegen::cpu::CodeImage &image : input.code.images) {
-      table.push_back(CreateCodeVariant(builder, builder.CreateString(image.isa), image.features, offset,
-                                        image.bytes.size(), builder.CreateVector(image.entries)));
-      offset += llvm::alignTo(image.bytes.size(), SMELT_ARTIFACT_CODE_ALIGNMENT);
+    for (size_t i = 0; i < input.code.images.size(); ++i) {
+      const codegen::cpu::CodeImage &image = input.code.images[i];
+      table.push_back(CreateCodeVariant(builder, builder.CreateString(image.isa), image.features,
+                                        places.variants[i].offset, places.variants[i].size,
+                                        builder.CreateVector(image.entries)));
     }
     return builder.CreateVector(table);
   }
 
-  Table<Budget> addBudgets() {
+  TableOf<DeviceTarget> addDevices() {
+    std::vector<Offset<DeviceTarget>> table;
+    DeviceWriter writer(builder, weightIndex, input.device_programs);
+    for (size_t i = 0; i < input.devices.size(); ++i) {
+      table.push_back(writer.target(input.devices[i], places.ptx[i], places.cubins[i]));
+    }
+    return builder.CreateVector(table);
+  }
+
+  TableOf<Budget> addBudgets() {
     std::vector<Offset<Budget>> table;
     if (auto budgets = model.getBudgets()) {
       for (mlir::NamedAttribute budget : *budgets) {
@@ -164,21 +122,17 @@ private:
 
   ir::ModelOp model;
   const ArtifactInput &input;
+  const CodePlaces &places;
   FlatBufferBuilder builder;
-  llvm::StringMap<uint32_t> weightIndex, bufferIndex, kernelIndex;
+  WeightIndex weightIndex;
   DType weightsType = DType::f32;
 };
-
-ir::ModelOp findModel(mlir::ModuleOp module) {
-  auto models = module.getOps<ir::ModelOp>();
-  return models.empty() ? ir::ModelOp() : *models.begin();
-}
 
 } // namespace
 
 std::vector<codegen::KernelDesc> kernelsOf(mlir::ModuleOp module) {
   std::vector<codegen::KernelDesc> kernels;
-  ir::ModelOp model = findModel(module);
+  ir::ModelOp model = modelOf(module);
   if (!model) {
     return kernels;
   }
@@ -192,18 +146,31 @@ std::vector<codegen::KernelDesc> kernelsOf(mlir::ModuleOp module) {
   return kernels;
 }
 
+std::vector<codegen::cuda::KernelRequest> deviceRequests(llvm::ArrayRef<DeviceProgramInput> programs) {
+  std::vector<codegen::cuda::KernelRequest> requests;
+  for (const DeviceProgramInput &program : programs) {
+    bool brief = program.max_tokens != 0 && program.max_tokens <= codegen::cuda::SHORT_STEP_TOKENS;
+    for (codegen::KernelDesc &kernel : kernelsOf(program.module)) {
+      requests.push_back(
+          {std::move(kernel), brief ? codegen::cuda::StepLength::brief : codegen::cuda::StepLength::any});
+    }
+  }
+  return requests;
+}
+
 bool serialize(const ArtifactInput &input, std::vector<uint8_t> &bytes, std::string &error) {
-  ir::ModelOp model = findModel(input.module);
+  ir::ModelOp model = modelOf(input.module);
   if (!model) {
     error = "the module holds no smelt.model";
     return false;
   }
-  auto programs = model.getOps<ir::ProgramOp>();
-  if (programs.empty()) {
+  ir::ProgramOp program = programOf(model);
+  if (!program) {
     error = "model '" + model.getSymName().str() + "' has no step program; run smelt-to-kernels first";
     return false;
   }
-  std::vector<uint8_t> manifest = ManifestWriter(model, input).build(*programs.begin());
+  CodePlaces places(input);
+  std::vector<uint8_t> manifest = ManifestWriter(model, input, places).build(program);
 
   smelt_artifact_header header = {};
   std::memcpy(header.magic, SMELT_ARTIFACT_MAGIC, sizeof header.magic);
@@ -215,9 +182,16 @@ bool serialize(const ArtifactInput &input, std::vector<uint8_t> &bytes, std::str
   bytes.assign(sizeof header, 0);
   bytes.insert(bytes.end(), manifest.begin(), manifest.end());
   bytes.resize(header.code_offset, 0);
-  for (const codegen::cpu::CodeImage &image : input.code.images) {
-    bytes.resize(llvm::alignTo(bytes.size(), SMELT_ARTIFACT_CODE_ALIGNMENT), 0);
-    bytes.insert(bytes.end(), image.bytes.begin(), image.bytes.end());
+  bytes.resize(header.code_offset + places.size, 0);
+  auto put = [&](ImagePlace place, const auto &image) {
+    std::copy(image.begin(), image.end(), bytes.begin() + header.code_offset + place.offset);
+  };
+  for (size_t i = 0; i < input.code.images.size(); ++i) {
+    put(places.variants[i], input.code.images[i].bytes);
+  }
+  for (size_t i = 0; i < input.devices.size(); ++i) {
+    put(places.ptx[i], input.devices[i].ptx);
+    put(places.cubins[i], input.devices[i].cubin);
   }
   header.file_size = bytes.size();
   header.code_size = bytes.size() - header.code_offset;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/Codegen/CPU/CompileKernels.h"
+#include "compiler/Codegen/CUDA/CompileKernels.h"
 #include "compiler/Codegen/Common/Kernel.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -15,11 +16,24 @@ namespace smelt::artifact {
 // The kernels a program-level module asks for, in the order of their smelt.kernel operations.
 std::vector<codegen::KernelDesc> kernelsOf(mlir::ModuleOp module);
 
+// A step program of every device of an artifact.
+struct DeviceProgramInput {
+  mlir::ModuleOp module; // at the program level
+  int64_t max_tokens;    // of a step it can run; 0: any
+};
+
+// What to ask of the code generator of GPUs for these programs, in the order serialize() wants its answers.
+std::vector<codegen::cuda::KernelRequest> deviceRequests(llvm::ArrayRef<DeviceProgramInput> programs);
+
 struct ArtifactInput {
-  mlir::ModuleOp module;                     // one smelt.model with a smelt.program
-  const codegen::cpu::CompiledKernels &code; // of kernelsOf(module), in that order
-  std::string producer;                      // "smeltc 0.1.0"
-  std::string target;                        // "cpu"
+  mlir::ModuleOp module; // one smelt.model with a smelt.program
+  const codegen::cpu::CompiledKernels
+      &code;            // of kernelsOf(module), in that order; without images: no CPU code
+  std::string producer; // "smeltc 0.1.0"
+  std::string target;   // "cpu", "cpu,cuda:sm_90a"
+  // One entry a GPU architecture, each with the kernels of all device programs one after another.
+  llvm::ArrayRef<codegen::cuda::CompiledTarget> devices = {};
+  llvm::ArrayRef<DeviceProgramInput> device_programs = {}; // shortest steps first
 };
 
 // The bytes of the artifact: the same input gives the same bytes. False, with the reason in `error`, when the
