@@ -122,7 +122,7 @@ Result<std::shared_ptr<Artifact>> Artifact::build(const std::string &name, std::
     return damaged(name, "damaged: the manifest is not a well-formed FlatBuffer");
   }
   artifact->root = artifact::GetManifest(manifest);
-  ProblemList problems = verifyManifest(*artifact->root, header.code_size);
+  ProblemList problems = verifyManifest(*artifact->root, bytes.subspan(header.code_offset, header.code_size));
   if (!problems.empty()) {
     return fail(SMELT_artifact,
                 fmt::format("{}: the manifest written by '{}' is inconsistent ({} problem{}):{}", name,
@@ -141,6 +141,10 @@ smelt_artifact_header Artifact::header() const {
 std::span<const std::byte> Artifact::code(uint32_t variant) const {
   const artifact::CodeVariant *entry = root->variants()->Get(variant);
   return bytes.subspan(header().code_offset + entry->offset(), entry->size());
+}
+
+std::span<const std::byte> Artifact::image(const artifact::DeviceImage &image) const {
+  return bytes.subspan(header().code_offset + image.offset(), image.size());
 }
 
 uint64_t Artifact::launchesPerStep() const {

@@ -11,6 +11,7 @@
 #include <string>
 
 namespace smelt::artifact {
+struct DeviceImage;
 struct Manifest;
 } // namespace smelt::artifact
 
@@ -33,6 +34,8 @@ public:
   const artifact::Manifest &manifest() const { return *root; }
   // The image of a code variant.
   std::span<const std::byte> code(uint32_t variant) const;
+  // The image of a device.
+  std::span<const std::byte> image(const artifact::DeviceImage &image) const;
   uint64_t launchesPerStep() const;
 
 private:

@@ -1,6 +1,6 @@
 #include "runtime/src/ArtifactVerifier.h"
 
-#include "runtime/schema/manifest_generated.h"
+#include "runtime/src/ProgramTables.h"
 #include "smelt/artifact.h"
 
 #include <fmt/format.h>
@@ -102,7 +102,7 @@ void verifyWeights(const Manifest &manifest, ProblemList &problems) {
 }
 
 // What a buffer of each kind the runtime fills or reads must offer it.
-void verifyInterfaceBuffer(const Manifest &manifest, const Buffer &buffer, const auto &report) {
+void verifyInterfaceBuffer(uint32_t vocabSize, const Buffer &buffer, const auto &report) {
   const Size &size = *buffer.size();
   auto want = [&](DType dtype, const char *dtypeName, const Size &need) {
     if (buffer.dtype() != dtype) {
@@ -120,7 +120,7 @@ void verifyInterfaceBuffer(const Manifest &manifest, const Buffer &buffer, const
   case BufferKind::logit_rows:
     return want(DType::i32, "i32", Size(0, 0, 4, 0, 0));
   case BufferKind::logits:
-    return want(DType::f32, "f32", Size(0, 0, uint64_t(4) * manifest.vocab_size(), 0, 0));
+    return want(DType::f32, "f32", Size(0, 0, uint64_t(4) * vocabSize, 0, 0));
   case BufferKind::rope_table:
     if (buffer.rope_dim() == 0 || buffer.rope_dim() % 2 || buffer.rope_dim() > 1 << 16) {
       report(fmt::format("has rope_dim {}, which must be even and in 2..65536", buffer.rope_dim()));
@@ -139,12 +139,13 @@ void verifyInterfaceBuffer(const Manifest &manifest, const Buffer &buffer, const
   }
 }
 
-void verifyBuffers(const Manifest &manifest, ProblemList &problems) {
+void verifyBuffers(const ProgramTables &tables, const std::string &where, ProblemList &problems) {
   std::map<BufferKind, int> kinds;
-  for (uint32_t i = 0; i < manifest.buffers()->size(); ++i) {
-    const Buffer &buffer = *manifest.buffers()->Get(i);
+  for (uint32_t i = 0; i < tables.buffers.size(); ++i) {
+    const Buffer &buffer = *tables.buffers.Get(i);
     auto report = [&](const std::string &what) {
-      problems.add(fmt::format("buffer {} '{}': {}", i, printable(buffer.name()->string_view()), what));
+      problems.add(
+          fmt::format("{}buffer {} '{}': {}", where, i, printable(buffer.name()->string_view()), what));
     };
     if (buffer.name()->size() == 0) {
       report("has no name");
@@ -159,11 +160,11 @@ void verifyBuffers(const Manifest &manifest, ProblemList &problems) {
     if (buffer.kind() == BufferKind::state ? slots < 1 || slots > maxSlots : slots != 1) {
       report(fmt::format("has {} slots; state has 1..{}, other buffers have 1", slots, maxSlots));
     }
-    verifyInterfaceBuffer(manifest, buffer, report);
+    verifyInterfaceBuffer(tables.vocabSize, buffer, report);
   }
   auto count = [&](BufferKind kind, int least) {
     if (kinds[kind] < least || kinds[kind] > 1) {
-      problems.add(fmt::format("there are {} buffers of kind {}, expected {}", kinds[kind],
+      problems.add(fmt::format("{}there are {} buffers of kind {}, expected {}", where, kinds[kind],
                                EnumNameBufferKind(kind), least ? "1" : "at most 1"));
     }
   };
@@ -174,12 +175,13 @@ void verifyBuffers(const Manifest &manifest, ProblemList &problems) {
   count(BufferKind::logits, 1);
 }
 
-void verifyKernels(const Manifest &manifest, ProblemList &problems) {
+void verifyKernels(const ProgramTables &tables, const std::string &where, ProblemList &problems) {
   std::set<std::string_view> names;
-  for (uint32_t i = 0; i < manifest.kernels()->size(); ++i) {
-    const Kernel &kernel = *manifest.kernels()->Get(i);
+  for (uint32_t i = 0; i < tables.kernels.size(); ++i) {
+    const Kernel &kernel = *tables.kernels.Get(i);
     auto report = [&](const std::string &what) {
-      problems.add(fmt::format("kernel {} '{}': {}", i, printable(kernel.name()->string_view()), what));
+      problems.add(
+          fmt::format("{}kernel {} '{}': {}", where, i, printable(kernel.name()->string_view()), what));
     };
     if (kernel.name()->size() == 0 || kernel.role()->size() == 0) {
       report("has no name or no role");
@@ -241,7 +243,12 @@ void verifyVariants(const Manifest &manifest, uint64_t codeSize, ProblemList &pr
 
 } // namespace
 
-ProblemList verifyManifest(const Manifest &manifest, uint64_t codeSize) {
+void verifyProgramTables(const ProgramTables &tables, const std::string &where, ProblemList &problems) {
+  verifyBuffers(tables, where, problems);
+  verifyKernels(tables, where, problems);
+}
+
+ProblemList verifyManifest(const Manifest &manifest, std::span<const std::byte> code) {
   ProblemList problems;
   if (manifest.vocab_size() == 0 || manifest.vocab_size() > INT32_MAX) {
     problems.add(fmt::format("vocab_size is {}", manifest.vocab_size()));
@@ -251,11 +258,15 @@ ProblemList verifyManifest(const Manifest &manifest, uint64_t codeSize) {
         fmt::format("weights_dtype is {}; f32 (0) or bf16 (1) expected", int(manifest.weights_dtype())));
   }
   verifyWeights(manifest, problems);
-  verifyBuffers(manifest, problems);
-  verifyKernels(manifest, problems);
-  verifyVariants(manifest, codeSize, problems);
+  bool soundWeights = problems.empty();
+  ProgramTables tables(manifest);
+  verifyProgramTables(tables, "", problems);
+  verifyVariants(manifest, code.size(), problems);
   if (problems.empty()) {
-    verifyProgram(manifest, problems);
+    verifyProgram(tables, "", problems);
+  }
+  if (soundWeights) {
+    verifyDevices(manifest, code, problems);
   }
   return problems;
 }

@@ -5,6 +5,7 @@
 
 #include "runtime/src/Text.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace smelt::artifact {
@@ -15,6 +16,8 @@ struct Weight;
 
 namespace smelt::runtime {
 
+struct ProgramTables;
+
 // Bounds far above any real model, so that a hostile file cannot make the runtime allocate without limit.
 constexpr uint64_t maxTensors = 1 << 22;
 constexpr uint64_t maxLaunches = 1 << 20;
@@ -23,11 +26,17 @@ constexpr uint64_t maxScratchBytes = uint64_t(1) << 30;
 constexpr uint64_t maxBindings = 64;
 constexpr uint64_t maxConstants = 64;
 
-// Every problem of the manifest; empty when it is sound. `codeSize`: bytes of the code section.
-ProblemList verifyManifest(const artifact::Manifest &manifest, uint64_t codeSize);
+// Every problem of the manifest; empty when it is sound. `code`: the code section.
+ProblemList verifyManifest(const artifact::Manifest &manifest, std::span<const std::byte> code);
 
-// The part of verifyManifest about blocks and calls; needs the tables to be sound.
-void verifyProgram(const artifact::Manifest &manifest, ProblemList &problems);
+// Parts of verifyManifest. `where` starts every problem.
+// Buffers and kernels of a step program.
+void verifyProgramTables(const ProgramTables &tables, const std::string &where, ProblemList &problems);
+// Blocks and calls; needs the tables to be sound.
+void verifyProgram(const ProgramTables &tables, const std::string &where, ProblemList &problems);
+// Everything about devices; needs the weights to be sound.
+void verifyDevices(const artifact::Manifest &manifest, std::span<const std::byte> code,
+                   ProblemList &problems);
 
 // Bytes of one tensor; 0 when the shape is empty, holds a 0 or overflows.
 uint64_t tensorBytes(const artifact::Weight &weight);

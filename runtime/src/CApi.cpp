@@ -89,16 +89,11 @@ smelt_status smelt_memory_needed(const smelt_artifact *artifact, const smelt_ses
                                  smelt_memory *memory, char **error) {
   *memory = {};
   return report(guard([&]() -> Status {
-                  smelt_session_options resolved = *options;
-                  if (Status status = resolveOptions(resolved); !status.ok()) {
-                    return status;
+                  Result<smelt_memory> needed = memoryNeeded(*artifact->artifact, *options);
+                  if (needed.ok()) {
+                    *memory = *needed;
                   }
-                  Result<MemoryPlan> plan = planMemory(*artifact->artifact, resolved);
-                  if (!plan.ok()) {
-                    return plan.takeStatus();
-                  }
-                  *memory = plan->memory;
-                  return success();
+                  return needed.ok() ? success() : needed.takeStatus();
                 }),
                 error);
 }
@@ -142,26 +137,21 @@ smelt_status smelt_session_truncate(smelt_session *session, uint32_t sequence, u
   return report(guard([&] { return session->session->truncate(sequence, length); }), error);
 }
 
-void smelt_session_interrupt(smelt_session *session) { session->session->executor().interrupt(); }
+void smelt_session_interrupt(smelt_session *session) { session->session->steps().interrupt(); }
 
 void smelt_session_set_probe(smelt_session *session, smelt_probe_fn probe, void *user) {
-  session->session->executor().setProbe(probe, user);
+  session->session->steps().setProbe(probe, user);
 }
 
 bool smelt_session_get_profile(const smelt_session *session, uint32_t index, smelt_kernel_profile *profile) {
-  const std::optional<Profile> &all = session->session->executor().profile;
-  if (!all || index >= session->session->artifact().manifest().kernels()->size()) {
-    return false;
+  const smelt_kernel_profile *kernel = session->session->steps().profile(index);
+  if (kernel) {
+    *profile = *kernel;
   }
-  *profile = all->kernel(index);
-  return true;
+  return kernel != nullptr;
 }
 
-void smelt_session_reset_profile(smelt_session *session) {
-  if (std::optional<Profile> &all = session->session->executor().profile) {
-    all->reset();
-  }
-}
+void smelt_session_reset_profile(smelt_session *session) { session->session->steps().resetProfile(); }
 
 // ---- sampling
 

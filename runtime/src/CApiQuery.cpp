@@ -3,6 +3,8 @@
 #include "runtime/src/ArtifactVerifier.h"
 #include "runtime/src/CpuFeatures.h"
 #include "runtime/src/Handles.h"
+#include "runtime/src/ProgramTables.h"
+#include "runtime/src/SystemMemory.h"
 
 #include <cstdlib>
 
@@ -68,6 +70,7 @@ void smelt_artifact_get_info(const smelt_artifact *artifact, smelt_artifact_info
   }
   info->calls_per_step = opened.launchesPerStep();
   info->code_size = header.code_size;
+  info->device_count = manifest.devices() ? manifest.devices()->size() : 0;
 }
 
 bool smelt_artifact_get_budget(const smelt_artifact *artifact, uint32_t index, smelt_budget_info *info) {
@@ -121,5 +124,29 @@ bool smelt_artifact_get_variant(const smelt_artifact *artifact, uint32_t index, 
   info->features = variant.features();
   info->size = variant.size();
   info->supported = (variant.features() & ~cpuFeatures()) == 0;
+  return true;
+}
+
+bool smelt_artifact_get_device(const smelt_artifact *artifact, uint32_t index, smelt_device_info *info) {
+  const Manifest &manifest = artifact->artifact->manifest();
+  if (!manifest.devices() || index >= manifest.devices()->size()) {
+    return false;
+  }
+  const smelt::artifact::DeviceTarget &target = *manifest.devices()->Get(index);
+  *info = {};
+  info->name = target.name()->c_str();
+  info->compute_capability = target.compute_capability();
+  info->exact = target.exact();
+  for (const smelt::artifact::DeviceImage *image : *target.images()) {
+    bool ptx = image->kind() == smelt::artifact::ImageKind::ptx;
+    info->ptx = info->ptx || ptx;
+    info->machine_code = info->machine_code || !ptx;
+    info->size += image->size();
+  }
+  info->program_count = target.programs()->size();
+  const smelt::artifact::DeviceProgram &program = *target.programs()->Get(0);
+  forEachCall(ProgramTables(manifest, program), [&](const CallPlace &place) {
+    info->launches_per_step += program.device_kernels()->Get(place.kernel)->stages()->size();
+  });
   return true;
 }

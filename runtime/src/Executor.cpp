@@ -1,6 +1,7 @@
 #include "runtime/src/Executor.h"
 
 #include "runtime/schema/manifest_generated.h"
+#include "runtime/src/StepRunner.h"
 #include "runtime/src/Text.h"
 
 #include <fmt/format.h>
@@ -11,9 +12,9 @@ namespace smelt::runtime {
 
 using namespace artifact;
 
-Executor::Executor(const Manifest &manifest, std::unique_ptr<ThreadPool> pool, Memory scratch,
+Executor::Executor(const ProgramTables &tables, std::unique_ptr<ThreadPool> pool, Memory scratch,
                    uint64_t scratchStride)
-    : manifest(manifest), pool(std::move(pool)), scratch(std::move(scratch)) {
+    : tables(tables), pool(std::move(pool)), scratch(std::move(scratch)) {
   shared.args.ticket = &ticket;
   shared.args.scratch = reinterpret_cast<char *>(this->scratch.data());
   shared.args.scratch_stride = scratchStride;
@@ -30,12 +31,12 @@ void Executor::work(void *context, int32_t worker, int32_t workers) {
   }
 }
 
-Status Executor::run(Program &program, const StepTraffic &step, uint64_t firstToken) {
+Status Executor::run(Program &program, const StepTraffic &step, uint64_t firstToken, const Watch &watch) {
   using Clock = std::chrono::steady_clock;
   program.setStep(step.extent);
-  Clock::time_point before = profile ? Clock::now() : Clock::time_point();
+  Clock::time_point before = watch.profile ? Clock::now() : Clock::time_point();
   for (const Launch &launch : program.launches()) {
-    if (interrupted.load(std::memory_order_relaxed) && interrupted.exchange(false)) {
+    if (StepRunner::take(watch.interrupted)) {
       return fail(SMELT_interrupted, "stopped between two kernels");
     }
     shared.entry = launch.entry;
@@ -47,20 +48,20 @@ Status Executor::run(Program &program, const StepTraffic &step, uint64_t firstTo
     if (shared.code.load(std::memory_order_relaxed) != 0) {
       return kernelFailed(launch);
     }
-    if (profile) {
+    if (watch.profile) {
       Clock::time_point now = Clock::now();
-      profile->add(launch, step, std::chrono::duration<double>(now - before).count());
+      watch.profile->add(launch, step, std::chrono::duration<double>(now - before).count());
       before = Clock::now();
     }
-    if (probe) {
-      callProbe(program, launch, step, firstToken);
+    if (watch.probe) {
+      callProbe(program, launch, step, firstToken, watch);
     }
   }
   return success();
 }
 
 Status Executor::kernelFailed(const Launch &launch) const {
-  const Kernel &kernel = *manifest.kernels()->Get(launch.kernel);
+  const Kernel &kernel = *tables.kernels.Get(launch.kernel);
   return fail(SMELT_internal,
               fmt::format("kernel '{}' ({}) failed with code {} in block {} call {}, visit {}, layer {}",
                           printable(kernel.name()->string_view()), printable(kernel.role()->string_view()),
@@ -68,32 +69,13 @@ Status Executor::kernelFailed(const Launch &launch) const {
 }
 
 void Executor::callProbe(const Program &program, const Launch &launch, const StepTraffic &step,
-                         uint64_t firstToken) const {
-  const Kernel &kernel = *manifest.kernels()->Get(launch.kernel);
-  for (uint32_t i = 0; i < kernel.bindings()->size(); ++i) {
-    const KernelBinding &use = *kernel.bindings()->Get(i);
-    const Binding &binding = *launch.call->bindings()->Get(i);
-    if (use.access() == Access::read || binding.kind() > BindingKind::state_slot) {
-      continue;
+                         uint64_t firstToken, const Watch &watch) const {
+  for (uint32_t i = 0; i < launch.call->bindings()->size(); ++i) {
+    if (std::optional<smelt_probe> event = probeOf(tables, launch, i, step.extent)) {
+      event->data = program.bindings(launch)[i];
+      event->first_token = firstToken;
+      watch.probe(watch.probeUser, &*event);
     }
-    const Buffer &buffer = *manifest.buffers()->Get(binding.index());
-    const Size &size = *use.size();
-    smelt_probe event = {};
-    event.buffer = buffer.name()->c_str();
-    event.kernel = kernel.name()->c_str();
-    event.role = kernel.role()->c_str();
-    event.block = launch.block;
-    event.call = launch.callIndex;
-    event.visit = launch.visit;
-    event.layer = launch.layer;
-    event.slot = binding.kind() == BindingKind::state_slot ? int64_t(launch.slot) : -1;
-    event.dtype = smelt_dtype(buffer.dtype());
-    event.data = program.bindings(launch)[i];
-    event.rows = size.per_token() ? step.extent.tokens : size.per_logit_row() ? step.extent.logitRows : 1;
-    event.row_bytes = size.per_token() ? size.per_token() : size.per_logit_row();
-    event.bytes = *evaluate(size, step.extent); // at most the plan's, which did not overflow
-    event.first_token = firstToken;
-    probe(probeUser, &event);
   }
 }
 

@@ -1,4 +1,4 @@
-// Runs the launches of a step.
+// Runs the launches of a step on the workers of a pool.
 #pragma once
 
 #include "runtime/src/Profile.h"
@@ -12,21 +12,21 @@ namespace smelt::runtime {
 
 class Executor {
 public:
+  // Who looks at the launches of a step.
+  struct Watch {
+    std::atomic<bool> &interrupted;
+    Profile *profile = nullptr;
+    smelt_probe_fn probe = nullptr;
+    void *probeUser = nullptr;
+  };
+
   // `scratch` holds scratchStride bytes for each worker of the pool.
-  Executor(const artifact::Manifest &manifest, std::unique_ptr<ThreadPool> pool, Memory scratch,
+  Executor(const ProgramTables &tables, std::unique_ptr<ThreadPool> pool, Memory scratch,
            uint64_t scratchStride);
 
-  // SMELT_interrupted between two launches after interrupt(); SMELT_internal when a kernel fails.
-  // `firstToken` is for probes.
-  Status run(Program &program, const StepTraffic &step, uint64_t firstToken);
-
-  void interrupt() { interrupted.store(true, std::memory_order_relaxed); }
-  void setProbe(smelt_probe_fn function, void *user) {
-    probe = function;
-    probeUser = user;
-  }
-  void enableProfile() { profile.emplace(manifest); }
-  std::optional<Profile> profile;
+  // SMELT_interrupted between two launches once `watch.interrupted` is set; SMELT_internal when a kernel
+  // fails. `firstToken` is for probes.
+  Status run(Program &program, const StepTraffic &step, uint64_t firstToken, const Watch &watch);
 
 private:
   // One launch, as the workers see it.
@@ -37,15 +37,12 @@ private:
   };
   static void work(void *shared, int32_t worker, int32_t workers);
   Status kernelFailed(const Launch &launch) const;
-  void callProbe(const Program &program, const Launch &launch, const StepTraffic &step,
-                 uint64_t firstToken) const;
+  void callProbe(const Program &program, const Launch &launch, const StepTraffic &step, uint64_t firstToken,
+                 const Watch &watch) const;
 
-  const artifact::Manifest &manifest;
+  ProgramTables tables;
   std::unique_ptr<ThreadPool> pool;
   Memory scratch;
-  smelt_probe_fn probe = nullptr;
-  void *probeUser = nullptr;
-  std::atomic<bool> interrupted{false};
   Shared shared;
   alignas(64) int64_t ticket = 0;
 };

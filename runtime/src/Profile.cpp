@@ -11,7 +11,7 @@ using namespace artifact;
 namespace {
 
 // Rows a launch works on: tokens, logit rows, or (token, expert) pairs, as its first constant says.
-double rowsOf(const Launch &launch, const Kernel &kernel, const Extent &step) {
+double rowsOf(const CallPlace &launch, const Kernel &kernel, const Extent &step) {
   const auto &constants = *launch.call->constants();
   if (constants.size() && constants.Get(0)->kind() == ConstantKind::logit_row_count) {
     return double(step.logitRows);
@@ -19,7 +19,7 @@ double rowsOf(const Launch &launch, const Kernel &kernel, const Extent &step) {
   return double(step.tokens) * kernel.rows_per_token();
 }
 
-double bytesOf(const Launch &launch, const Manifest &manifest, const Kernel &kernel,
+double bytesOf(const CallPlace &launch, const ProgramTables &program, const Kernel &kernel,
                const StepTraffic &step) {
   double total = 0;
   for (uint32_t i = 0; i < kernel.bindings()->size(); ++i) {
@@ -28,12 +28,12 @@ double bytesOf(const Launch &launch, const Manifest &manifest, const Kernel &ker
     const Size &size = *use.size();
     double fixed = double(size.bytes()), tokens = double(step.extent.tokens);
     if (binding.kind() == BindingKind::weight_table) {
-      double experts = manifest.weights()->Get(binding.index())->experts();
+      double experts = program.weights.Get(binding.index())->experts();
       total += fixed * std::min(experts, rowsOf(launch, kernel, step.extent)); // at most one tensor per pair
       continue;
     }
     if (binding.kind() == BindingKind::weight && kernel.role()->string_view() == "embed") {
-      fixed *= std::min(1.0, tokens / double(manifest.vocab_size())); // one row of the table per token
+      fixed *= std::min(1.0, tokens / double(program.vocabSize)); // one row of the table per token
     }
     // Of positions a step writes its tokens' and reads those the cache holds.
     double positions = use.access() == Access::read ? double(step.cachedPositions) : tokens;
@@ -47,23 +47,23 @@ double bytesOf(const Launch &launch, const Manifest &manifest, const Kernel &ker
 
 } // namespace
 
-Profile::Profile(const Manifest &manifest) : manifest(manifest) { reset(); }
+Profile::Profile(const ProgramTables &program) : program(program) { reset(); }
 
 void Profile::reset() {
   entries.clear();
-  for (const Kernel *kernel : *manifest.kernels()) {
+  for (const Kernel *kernel : program.kernels) {
     smelt_kernel_profile &entry = entries.emplace_back();
     entry.kernel = kernel->name()->c_str();
     entry.role = kernel->role()->c_str();
   }
 }
 
-void Profile::add(const Launch &launch, const StepTraffic &step, double seconds) {
-  const Kernel &kernel = *manifest.kernels()->Get(launch.kernel);
+void Profile::add(const CallPlace &launch, const StepTraffic &step, double seconds) {
+  const Kernel &kernel = *program.kernels.Get(launch.kernel);
   smelt_kernel_profile &entry = entries[launch.kernel];
   ++entry.calls;
   entry.seconds += seconds;
-  entry.bytes += bytesOf(launch, manifest, kernel, step);
+  entry.bytes += bytesOf(launch, program, kernel, step);
   entry.flops += double(kernel.flops_per_row()) * rowsOf(launch, kernel, step.extent);
 }
 

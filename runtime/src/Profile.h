@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/src/MemoryPlan.h"
-#include "runtime/src/Program.h"
+#include "runtime/src/ProgramTables.h"
 
 #include <vector>
 
@@ -16,14 +16,15 @@ struct StepTraffic {
 
 class Profile {
 public:
-  explicit Profile(const artifact::Manifest &manifest);
+  explicit Profile(const ProgramTables &program);
 
-  void add(const Launch &launch, const StepTraffic &step, double seconds);
+  void add(const CallPlace &launch, const StepTraffic &step, double seconds);
   void reset();
+  uint32_t size() const { return uint32_t(entries.size()); }
   const smelt_kernel_profile &kernel(uint32_t index) const { return entries[index]; }
 
 private:
-  const artifact::Manifest &manifest;
+  ProgramTables program;
   std::vector<smelt_kernel_profile> entries;
 };
 

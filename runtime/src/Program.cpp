@@ -1,6 +1,6 @@
 #include "runtime/src/Program.h"
 
-#include "runtime/schema/manifest_generated.h"
+#include <map>
 
 namespace smelt::runtime {
 
@@ -14,32 +14,18 @@ public:
         arena(arena), state(state) {}
 
   void run() {
-    for (blockIndex = 0; blockIndex < manifest.blocks()->size(); ++blockIndex) {
-      addBlock(*manifest.blocks()->Get(blockIndex));
-    }
+    ProgramTables tables(manifest);
+    std::map<const Call *, size_t> constants; // of each call once, whatever its layers and visits
+    forEachCall(tables, [&](const CallPlace &place) {
+      auto [first, isNew] = constants.try_emplace(place.call, program.values.size());
+      if (isNew) {
+        addConstants(*place.call);
+      }
+      addLaunch(place, first->second);
+    });
   }
 
 private:
-  void addBlock(const Block &block) {
-    std::vector<size_t> constants;
-    for (const Call *call : *block.calls()) {
-      constants.push_back(program.values.size());
-      addConstants(*call);
-    }
-    if (block.layers() == 0) {
-      return addCalls(block, constants, -1, -1);
-    }
-    uint32_t outer = block.order() == VisitOrder::block ? block.visits() : block.layers();
-    uint32_t inner = block.order() == VisitOrder::block ? block.layers() : block.visits();
-    for (uint32_t i = 0; i < outer; ++i) {
-      for (uint32_t j = 0; j < inner; ++j) {
-        bool blockOrder = block.order() == VisitOrder::block;
-        addCalls(block, constants, int32_t(blockOrder ? i : j),
-                 int32_t(block.first_layer() + (blockOrder ? j : i)));
-      }
-    }
-  }
-
   void addConstants(const Call &call) {
     for (const Constant *constant : *call.constants()) {
       switch (constant->kind()) {
@@ -63,47 +49,34 @@ private:
     }
   }
 
-  void addCalls(const Block &block, const std::vector<size_t> &constants, int32_t visit, int32_t layer) {
-    uint32_t slot = block.slot_base();
-    if (layer >= 0) {
-      slot += uint32_t(visit) * block.layers() + uint32_t(layer) - block.first_layer();
-    }
-    for (uint32_t i = 0; i < block.calls()->size(); ++i) {
-      const Call &call = *block.calls()->Get(i);
-      program.list.push_back({.call = &call,
-                              .entry = image.entry(call.kernel()),
-                              .firstPointer = program.pointers.size(),
-                              .firstConstant = constants[i],
-                              .kernel = call.kernel(),
-                              .block = blockIndex,
-                              .callIndex = i,
-                              .visit = visit,
-                              .layer = layer,
-                              .slot = slot});
-      for (const Binding *binding : *call.bindings()) {
-        program.pointers.push_back(resolve(*binding, slot, layer));
-      }
+  void addLaunch(const CallPlace &place, size_t firstConstant) {
+    Launch &launch = program.list.emplace_back();
+    static_cast<CallPlace &>(launch) = place;
+    launch.entry = image.entry(place.kernel);
+    launch.firstPointer = program.pointers.size();
+    launch.firstConstant = firstConstant;
+    for (const Binding *binding : *place.call->bindings()) {
+      program.pointers.push_back(resolve(*binding, place));
     }
   }
 
-  void *resolve(const Binding &binding, uint32_t slot, int32_t layer) const {
+  void *resolve(const Binding &binding, const CallPlace &place) const {
     uint32_t index = binding.index();
     switch (binding.kind()) {
     case BindingKind::buffer:
       return arena + plan.offsets[index];
     case BindingKind::state_slot:
-      return state + plan.offsets[index] + plan.strides[index] * slot;
+      return state + plan.offsets[index] + plan.strides[index] * place.slot;
     case BindingKind::weight:
-      return const_cast<void *>(weights.tensor(index, weightLayer(index, layer)));
+      return const_cast<void *>(weights.tensor(index, layerOf(index, place)));
     case BindingKind::weight_table:
-      return const_cast<const void **>(weights.table(index, weightLayer(index, layer)));
+      return const_cast<const void **>(weights.table(index, layerOf(index, place)));
     }
     return nullptr;
   }
 
-  uint32_t weightLayer(uint32_t index, int32_t layer) const {
-    const Weight &weight = *manifest.weights()->Get(index);
-    return weight.layers() ? uint32_t(layer) - weight.first_layer() : 0;
+  uint32_t layerOf(uint32_t index, const CallPlace &place) const {
+    return weightLayer(*manifest.weights()->Get(index), place.layer);
   }
 
   Program &program;
@@ -112,7 +85,6 @@ private:
   const CodeImage &image;
   const MemoryPlan &plan;
   std::byte *arena, *state;
-  uint32_t blockIndex = 0;
 };
 
 Program::Program(const Artifact &artifact, const BoundWeights &weights, const CodeImage &image,

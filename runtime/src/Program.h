@@ -3,24 +3,16 @@
 #pragma once
 
 #include "runtime/src/CodeImage.h"
-#include "runtime/src/MemoryPlan.h"
+#include "runtime/src/ProgramTables.h"
 #include "runtime/src/WeightBinding.h"
 
 #include <vector>
 
-namespace smelt::artifact {
-struct Call;
-} // namespace smelt::artifact
-
 namespace smelt::runtime {
 
-struct Launch {
-  const artifact::Call *call = nullptr;
+struct Launch : CallPlace {
   smelt_kernel_fn entry = nullptr;
   size_t firstPointer = 0, firstConstant = 0; // into Program::pointers and Program::constants
-  uint32_t kernel = 0, block = 0, callIndex = 0;
-  int32_t visit = -1, layer = -1; // -1 outside layers; layer is the physical layer
-  uint32_t slot = 0;              // of state buffers
 };
 
 class Program {

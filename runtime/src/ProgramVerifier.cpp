@@ -1,5 +1,5 @@
-#include "runtime/schema/manifest_generated.h"
 #include "runtime/src/ArtifactVerifier.h"
+#include "runtime/src/ProgramTables.h"
 
 #include <fmt/format.h>
 
@@ -15,16 +15,16 @@ bool isWritable(BufferKind kind) {
 
 class ProgramVerifier {
 public:
-  ProgramVerifier(const Manifest &manifest, ProblemList &problems)
-      : manifest(manifest), problems(problems), written(manifest.buffers()->size()) {}
+  ProgramVerifier(const ProgramTables &tables, const std::string &where, ProblemList &problems)
+      : tables(tables), where(where), problems(problems), written(tables.buffers.size()) {}
 
   void run() {
     uint64_t launches = 0;
-    if (manifest.blocks()->size() == 0) {
-      problems.add("the step program is empty");
+    if (tables.blocks.size() == 0) {
+      problems.add(where + "the step program is empty");
     }
-    for (blockIndex = 0; blockIndex < manifest.blocks()->size(); ++blockIndex) {
-      const Block &block = *manifest.blocks()->Get(blockIndex);
+    for (blockIndex = 0; blockIndex < tables.blocks.size(); ++blockIndex) {
+      const Block &block = *tables.blocks.Get(blockIndex);
       verifyBlock(block);
       for (callIndex = 0; callIndex < block.calls()->size(); ++callIndex) {
         verifyCall(block, *block.calls()->Get(callIndex));
@@ -33,7 +33,7 @@ public:
       uint64_t product;
       if (__builtin_mul_overflow(times, uint64_t(block.calls()->size()), &product) || product > maxLaunches ||
           (launches += product) > maxLaunches) {
-        problems.add(fmt::format("the step program makes more than {} calls", maxLaunches));
+        problems.add(fmt::format("{}the step program makes more than {} calls", where, maxLaunches));
         return;
       }
     }
@@ -42,7 +42,7 @@ public:
 private:
   void verifyBlock(const Block &block) {
     auto report = [&](const std::string &what) {
-      problems.add(fmt::format("block {}: {}", blockIndex, what));
+      problems.add(fmt::format("{}block {}: {}", where, blockIndex, what));
     };
     if (block.visits() == 0) {
       report("has 0 visits");
@@ -60,14 +60,14 @@ private:
   }
 
   void report(const std::string &what) {
-    problems.add(fmt::format("block {} call {}: {}", blockIndex, callIndex, what));
+    problems.add(fmt::format("{}block {} call {}: {}", where, blockIndex, callIndex, what));
   }
 
   void verifyCall(const Block &block, const Call &call) {
-    if (call.kernel() >= manifest.kernels()->size()) {
-      return report(fmt::format("kernel {} of {}", call.kernel(), manifest.kernels()->size()));
+    if (call.kernel() >= tables.kernels.size()) {
+      return report(fmt::format("kernel {} of {}", call.kernel(), tables.kernels.size()));
     }
-    const Kernel &kernel = *manifest.kernels()->Get(call.kernel());
+    const Kernel &kernel = *tables.kernels.Get(call.kernel());
     std::string name = printable(kernel.name()->string_view());
     if (call.bindings()->size() != kernel.bindings()->size()) {
       return report(fmt::format("{} bindings for kernel '{}', which has {}", call.bindings()->size(), name,
@@ -106,11 +106,10 @@ private:
   }
 
   void verifyBufferBinding(const Block &block, const Binding &binding, const KernelBinding &use) {
-    if (binding.index() >= manifest.buffers()->size()) {
-      return report(
-          fmt::format("{} is buffer {} of {}", subject, binding.index(), manifest.buffers()->size()));
+    if (binding.index() >= tables.buffers.size()) {
+      return report(fmt::format("{} is buffer {} of {}", subject, binding.index(), tables.buffers.size()));
     }
-    const Buffer &buffer = *manifest.buffers()->Get(binding.index());
+    const Buffer &buffer = *tables.buffers.Get(binding.index());
     std::string name = printable(buffer.name()->string_view());
     bool slot = binding.kind() == BindingKind::state_slot;
     if (slot != (buffer.kind() == BufferKind::state)) {
@@ -141,11 +140,10 @@ private:
   }
 
   void verifyWeightBinding(const Block &block, const Binding &binding, const KernelBinding &use) {
-    if (binding.index() >= manifest.weights()->size()) {
-      return report(
-          fmt::format("{} is weight {} of {}", subject, binding.index(), manifest.weights()->size()));
+    if (binding.index() >= tables.weights.size()) {
+      return report(fmt::format("{} is weight {} of {}", subject, binding.index(), tables.weights.size()));
     }
-    const Weight &weight = *manifest.weights()->Get(binding.index());
+    const Weight &weight = *tables.weights.Get(binding.index());
     std::string name = printable(weight.name()->string_view());
     bool table = binding.kind() == BindingKind::weight_table;
     if (table != (weight.experts() > 0)) {
@@ -170,7 +168,8 @@ private:
     }
   }
 
-  const Manifest &manifest;
+  const ProgramTables &tables;
+  const std::string &where;
   ProblemList &problems;
   uint32_t blockIndex = 0, callIndex = 0;
   std::string subject;
@@ -182,8 +181,8 @@ private:
 
 } // namespace
 
-void verifyProgram(const Manifest &manifest, ProblemList &problems) {
-  ProgramVerifier(manifest, problems).run();
+void verifyProgram(const ProgramTables &tables, const std::string &where, ProblemList &problems) {
+  ProgramVerifier(tables, where, problems).run();
 }
 
 } // namespace smelt::runtime

@@ -219,6 +219,12 @@ private:
 
 Result<std::shared_ptr<const BoundWeights>> BoundWeights::bind(std::shared_ptr<const Artifact> artifact,
                                                                std::span<const std::string> paths) {
+  for (const std::string &path : paths) {
+    if (std::optional<Result<uint64_t>> seed = parseSplat(path)) {
+      return paths.size() == 1 ? splat(std::move(artifact), *seed)
+                               : fail(SMELT_usage, "splat:SEED makes all weights; give no file beside it");
+    }
+  }
   Result<std::vector<WeightFile>> files = openWeightFiles(paths);
   if (!files.ok()) {
     return files.takeStatus();
@@ -232,8 +238,37 @@ Result<std::shared_ptr<const BoundWeights>> BoundWeights::bind(std::shared_ptr<c
   return std::shared_ptr<const BoundWeights>(std::move(bound));
 }
 
+Result<std::shared_ptr<const BoundWeights>> BoundWeights::splat(std::shared_ptr<const Artifact> artifact,
+                                                                Result<uint64_t> seed) {
+  if (!seed.ok()) {
+    return seed.takeStatus();
+  }
+  auto bound = std::shared_ptr<BoundWeights>(new BoundWeights);
+  bound->owner = std::move(artifact);
+  bound->seed = *seed;
+  for (const Weight *weight : *bound->owner->manifest().weights()) {
+    bound->totalBytes += tensorBytes(*weight) * std::max<uint32_t>(weight->layers(), 1) *
+                         std::max<uint32_t>(weight->experts(), 1);
+  }
+  return std::shared_ptr<const BoundWeights>(std::move(bound));
+}
+
+Status BoundWeights::generate(uint32_t threads) const {
+  std::lock_guard lock(generating);
+  if (!seed || generated) {
+    return success();
+  }
+  Result<SplatWeights> made = SplatWeights::generate(owner->manifest(), *seed, threads);
+  if (!made.ok()) {
+    return made.takeStatus();
+  }
+  generated.emplace(std::move(*made));
+  return success();
+}
+
 const void *const *BoundWeights::table(uint32_t weight, uint32_t layer) const {
   uint32_t experts = std::max<uint32_t>(owner->manifest().weights()->Get(weight)->experts(), 1);
+  const std::vector<std::vector<const void *>> &pointers = generated ? generated->pointers() : this->pointers;
   return pointers[weight].data() + size_t(layer) * experts;
 }
 

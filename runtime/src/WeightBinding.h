@@ -1,10 +1,11 @@
 // Weights of an artifact, found in safetensors files and mapped.
 #pragma once
 
-#include "runtime/src/Artifact.h"
+#include "runtime/src/Splat.h"
 #include "runtime/src/WeightFiles.h"
 
 #include <functional>
+#include <mutex>
 
 namespace smelt::runtime {
 
@@ -23,6 +24,10 @@ public:
 
   const std::shared_ptr<const Artifact> &artifact() const { return owner; }
   uint64_t bytes() const { return totalBytes; }
+  // The seed when the weights are hashes of it and not from files; see Splat.h.
+  std::optional<uint64_t> splatSeed() const { return seed; }
+  // Makes hash weights in memory, once; does nothing for weights from files. tensor() and table() need it.
+  Status generate(uint32_t threads) const;
   // Reads all mapped pages; see smelt_weights_preload. `progress` returns false to stop.
   Status preload(const std::function<bool(uint64_t done, uint64_t total)> &progress) const;
 
@@ -31,11 +36,16 @@ public:
 private:
   BoundWeights() = default;
   friend class WeightBinder;
+  static Result<std::shared_ptr<const BoundWeights>> splat(std::shared_ptr<const Artifact> artifact,
+                                                           Result<uint64_t> seed);
 
   std::shared_ptr<const Artifact> owner;
   std::vector<WeightFile> files;
   std::vector<std::vector<const void *>> pointers; // by weight: [layers][experts]
   uint64_t totalBytes = 0;
+  std::optional<uint64_t> seed;
+  mutable std::mutex generating;
+  mutable std::optional<SplatWeights> generated;
   // Copies of tensors whose file breaks element alignment.
   void *copies = nullptr;
   uint64_t copiedBytes = 0;

@@ -75,7 +75,8 @@ typedef struct smelt_artifact_info {
   uint64_t tensor_count;   /* weight tensors wanted, each layer's and expert's counted */
   uint64_t weight_bytes;   /* of all of them */
   uint64_t calls_per_step; /* kernel launches of one step */
-  uint64_t code_size;      /* bytes, all variants */
+  uint64_t code_size;      /* bytes, all variants and devices */
+  uint32_t device_count;
 } smelt_artifact_info;
 void smelt_artifact_get_info(const smelt_artifact *artifact, smelt_artifact_info *info);
 
@@ -107,7 +108,19 @@ typedef struct smelt_variant_info {
   bool supported; /* by this machine */
 } smelt_variant_info;
 
+/* A device the artifact holds code for. */
+typedef struct smelt_device_info {
+  const char *name;            /* "cuda:sm_90a" */
+  uint32_t compute_capability; /* major * 10 + minor: the lowest it runs on */
+  bool exact;                  /* runs on this compute capability alone */
+  bool machine_code, ptx;      /* what it holds */
+  uint64_t size;               /* bytes of code */
+  uint32_t program_count;      /* step programs, for steps of different lengths */
+  uint64_t launches_per_step;  /* of the first program: stages, visits and layers counted */
+} smelt_device_info;
+
 /* The index-th one; false when there is none. */
+bool smelt_artifact_get_device(const smelt_artifact *artifact, uint32_t index, smelt_device_info *info);
 bool smelt_artifact_get_budget(const smelt_artifact *artifact, uint32_t index, smelt_budget_info *info);
 bool smelt_artifact_get_weight(const smelt_artifact *artifact, uint32_t index, smelt_weight_info *info);
 bool smelt_artifact_get_kernel(const smelt_artifact *artifact, uint32_t index, smelt_kernel_info *info);
@@ -144,18 +157,27 @@ typedef struct smelt_session_options {
   uint32_t threads;   /* workers, the caller being one; default 0: the CPUs this process may use */
   const char *isa;    /* a variant of the artifact by name; default NULL: the best this machine has */
   bool profile;       /* measure every kernel */
+  /* Where to run: NULL or "cpu"; "cuda" or "cuda:N", GPU N of those the driver finds. A device runs the code
+   * the artifact holds for it (smelt_artifact_get_device), with the weights copied to its memory. For
+   * smelt_memory_needed the name of a device target is taken as well, "cuda:sm_90a"; that needs no GPU. */
+  const char *device;
+  /* Called while weights are copied to a device; see smelt_weights_preload. May be NULL. */
+  smelt_progress_fn progress;
+  void *progress_user;
 } smelt_session_options;
 void smelt_session_options_init(smelt_session_options *options);
 
-/* Bytes a session takes, all allocated at its creation. */
+/* Bytes a session takes, all allocated at its creation, where it runs. */
 typedef struct smelt_memory {
-  uint64_t workspace; /* buffers of one step, inputs and logits included */
-  uint64_t state;     /* KV cache of all sequences and executed layers */
-  uint64_t tables;    /* rope tables */
-  uint64_t scratch;   /* of all workers */
-  uint64_t total;     /* of the above */
-  uint64_t weights;   /* mapped from their files, shared and reclaimable, so not part of the total */
-  uint32_t capacity;  /* after rounding */
+  uint64_t workspace;      /* buffers of one step, inputs and logits included */
+  uint64_t state;          /* KV cache of all sequences and executed layers */
+  uint64_t tables;         /* rope tables */
+  uint64_t scratch;        /* of all workers, or of the kernels of a device */
+  uint64_t total;          /* of the above, and device_weights: in the memory of the device, if one runs */
+  uint64_t weights;        /* mapped from their files, shared and reclaimable, so not part of the total */
+  uint32_t capacity;       /* after rounding */
+  uint64_t device_weights; /* weights as a device keeps them; 0 on the CPU */
+  uint64_t pinned;         /* host memory that the device copies from and to; not part of the total */
 } smelt_memory;
 /* SMELT_input: an option is out of range. SMELT_memory: the sizes overflow. */
 smelt_status smelt_memory_needed(const smelt_artifact *artifact, const smelt_session_options *options,
@@ -169,7 +191,8 @@ smelt_status smelt_session_create(const smelt_artifact *artifact, const smelt_we
                                   char **error);
 void smelt_session_destroy(smelt_session *session);
 
-/* The options in force: defaults resolved, capacity rounded, isa the name of the chosen variant. */
+/* The options in force: defaults resolved, capacity rounded, isa the name of the chosen variant or device
+ * target. */
 void smelt_session_get_options(const smelt_session *session, smelt_session_options *options);
 void smelt_session_get_memory(const smelt_session *session, smelt_memory *memory);
 

@@ -105,11 +105,13 @@ private:
     session.threads = options.threads;
     session.isa = options.isa.empty() ? nullptr : options.isa.c_str();
     session.profile = options.profile;
+    session.device = options.device.c_str();
     if (Status status = model.createSession(session); !status.ok()) {
       return status;
     }
     StopSignal::watch(model.session.get());
-    return options.noPreload ? success() : model.preload();
+    bool mapped = options.device == "cpu"; // a GPU has its copy by now
+    return mapped && !options.noPreload ? model.preload() : success();
   }
 
   Status openLogits() {

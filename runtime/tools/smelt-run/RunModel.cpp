@@ -61,7 +61,10 @@ Status RunModel::preload() {
   return take(code, error);
 }
 
-Status RunModel::createSession(const smelt_session_options &options) {
+Status RunModel::createSession(smelt_session_options options) {
+  bool terminal = isatty(STDERR_FILENO);
+  options.progress = showProgress;
+  options.progress_user = &terminal;
   char *error = nullptr;
   smelt_session *created = nullptr;
   smelt_status code = smelt_session_create(artifact.get(), weights.get(), &options, &created, &error);

@@ -25,7 +25,8 @@ struct RunModel {
   Status openWeights(const std::vector<std::string> &paths);
   // Reads the weights into memory when they fit; shows progress when standard error is a terminal.
   Status preload();
-  Status createSession(const smelt_session_options &options);
+  // On a GPU the weights are copied to it, with the same progress.
+  Status createSession(smelt_session_options options);
   Status forward(const smelt_step &step, float *logits);
 };
 

@@ -7,7 +7,8 @@ namespace smelt::runtime {
 void addRunOptions(CLI::App &app, RunOptions &options) {
   app.add_option("artifact", options.artifact, "Compiled model, model.smelt")->required();
   app.add_option("--weights", options.weights,
-                 "Safetensors file(s), a model.safetensors.index.json, or the folder that holds them")
+                 "Safetensors file(s), a model.safetensors.index.json, or the folder that holds them; or "
+                 "splat:SEED, hash weights that need no file")
       ->required()
       ->type_name("FILE...");
   CLI::Option_group *prompt = app.add_option_group("Prompt", "What the model reads first");
@@ -33,8 +34,11 @@ void addRunOptions(CLI::App &app, RunOptions &options) {
   app.add_flag("--batch", options.batch, "Run several prompts together; one line of output each");
   app.add_option("--threads", options.threads, "Default: the CPUs this process may use");
   app.add_flag("--profile", options.profile, "Print what every kernel took");
-  app.add_option("--isa", options.isa,
-                 "Code variant to run, e.g. x86-64-v3; default: the best for this machine");
+  app.add_option("--device", options.device, "Where to run: cpu, cuda, or cuda:N for GPU N")
+      ->capture_default_str();
+  app.add_option(
+      "--isa", options.isa,
+      "Code variant to run, e.g. x86-64-v3, or on a GPU cuda:sm_80; default: the best for the machine");
   app.add_option("--chunk", options.chunk, "Most tokens of one step of the prompt")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 24));

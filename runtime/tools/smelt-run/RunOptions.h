@@ -26,6 +26,7 @@ struct RunOptions {
   uint32_t threads = 0; // 0: all
   bool profile = false;
   std::string isa; // empty: the best
+  std::string device = "cpu";
   uint32_t chunk = 512;
   bool json = false;
   bool noPreload = false;

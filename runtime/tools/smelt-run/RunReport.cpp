@@ -50,6 +50,8 @@ std::string phaseLine(const char *name, const RunPhase &phase) {
                      phase.tokens == 1 ? "" : "s", phase.seconds, phase.tokensPerSecond());
 }
 
+bool onDevice(const smelt_session_options &options) { return std::string_view(options.device) != "cpu"; }
+
 nlohmann::ordered_json phaseJson(const RunPhase &phase) {
   return {
       {"tokens", phase.tokens}, {"seconds", phase.seconds}, {"tokens_per_second", phase.tokensPerSecond()}};
@@ -62,11 +64,16 @@ std::string textReport(const RunModel &model, const RunResult &result) {
   smelt_memory memory;
   smelt_session_get_options(model.session.get(), &options);
   smelt_session_get_memory(model.session.get(), &memory);
-  std::string out =
-      fmt::format("model: {}, code {}, {} thread{}, weights {} mapped, session {} (KV cache {})\n",
-                  printable(model.info.model_name), printable(options.isa), options.threads,
-                  options.threads == 1 ? "" : "s", formatBytes(memory.weights), formatBytes(memory.total),
-                  formatBytes(memory.state));
+  std::string out = fmt::format("model: {}, ", printable(model.info.model_name));
+  if (onDevice(options)) {
+    out += fmt::format("on {}, code {}, weights {}, session {} with them (KV cache {})\n", options.device,
+                       printable(options.isa), formatBytes(memory.device_weights), formatBytes(memory.total),
+                       formatBytes(memory.state));
+  } else {
+    out += fmt::format("code {}, {} thread{}, weights {} mapped, session {} (KV cache {})\n",
+                       printable(options.isa), options.threads, options.threads == 1 ? "" : "s",
+                       formatBytes(memory.weights), formatBytes(memory.total), formatBytes(memory.state));
+  }
   out += phaseLine("prefill", result.prefill);
   if (result.decode.tokens) {
     out += phaseLine("decode", result.decode);
@@ -84,6 +91,7 @@ std::string jsonReport(const RunModel &model, const RunResult &result) {
   smelt_session_get_memory(model.session.get(), &memory);
   nlohmann::ordered_json json;
   json["model"] = model.info.model_name;
+  json["device"] = options.device;
   json["isa"] = options.isa;
   json["threads"] = options.threads;
   json["capacity"] = options.capacity;
@@ -96,6 +104,10 @@ std::string jsonReport(const RunModel &model, const RunResult &result) {
   json["memory"] = {{"workspace_bytes", memory.workspace}, {"state_bytes", memory.state},
                     {"table_bytes", memory.tables},        {"scratch_bytes", memory.scratch},
                     {"total_bytes", memory.total},         {"weight_bytes", memory.weights}};
+  if (onDevice(options)) {
+    json["memory"]["device_weight_bytes"] = memory.device_weights;
+    json["memory"]["pinned_bytes"] = memory.pinned;
+  }
   if (options.profile) {
     json["profile"] = nlohmann::ordered_json::array();
     for (const smelt_kernel_profile &kernel : profileOf(model)) {
