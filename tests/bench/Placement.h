@@ -7,8 +7,13 @@ namespace smelt::bench {
 
 enum class Placement { single, shared_cache, split };
 
+struct PlacementProbe {
+  Placement placement = Placement::single;
+  double seconds = 0; // one way between the two CPUs
+};
+
 // Bounces a cache line between CPUs 0 and 1 for about 20 ms. `single` on a machine of one CPU.
-Placement probePlacement();
+PlacementProbe probePlacement();
 const char *placementName(Placement placement);
 
 } // namespace smelt::bench
