@@ -1,6 +1,7 @@
 #include "compiler/Artifact/ArtifactWriter.h"
 
 #include "compiler/Artifact/DeviceWriter.h"
+#include "dialect/IR/KernelSignature.h"
 #include "smelt/artifact.h"
 
 #define XXH_INLINE_ALL
@@ -144,6 +145,21 @@ std::vector<codegen::KernelDesc> kernelsOf(mlir::ModuleOp module) {
     kernels.push_back(std::move(kernel));
   }
   return kernels;
+}
+
+std::vector<KernelWork> kernelWork(mlir::ModuleOp module) {
+  std::vector<KernelWork> work;
+  for (ir::KernelOp op : modelOf(module).getOps<ir::KernelOp>()) {
+    ir::KernelSignature signature = ir::kernelSignature(op);
+    KernelWork &kernel = work.emplace_back();
+    kernel.flops = signature.flops_per_row * signature.rows_per_token;
+    for (const ir::KernelArgument &argument : signature.arguments) {
+      bool chosen = argument.kind == ir::BindingKind::weight_table;
+      kernel.bytes += argument.size.bytes * (chosen ? signature.rows_per_token : 1) +
+                      argument.size.per_token + argument.size.per_logit_row;
+    }
+  }
+  return work;
 }
 
 std::vector<codegen::cuda::KernelRequest> deviceRequests(llvm::ArrayRef<DeviceProgramInput> programs) {

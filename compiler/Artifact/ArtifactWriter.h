@@ -25,6 +25,14 @@ struct DeviceProgramInput {
 // What to ask of the code generator of GPUs for these programs, in the order serialize() wants its answers.
 std::vector<codegen::cuda::KernelRequest> deviceRequests(llvm::ArrayRef<DeviceProgramInput> programs);
 
+// What a kernel does for a step of one token: weights read once (of top_k experts), activations read and
+// written, multiplications and additions. What grows with the position, the cache, is left out.
+struct KernelWork {
+  int64_t bytes = 0, flops = 0;
+};
+// By kernel, in the order of kernelsOf().
+std::vector<KernelWork> kernelWork(mlir::ModuleOp module);
+
 struct ArtifactInput {
   mlir::ModuleOp module; // one smelt.model with a smelt.program
   const codegen::cpu::CompiledKernels

@@ -2,6 +2,7 @@
 #include "compiler/Driver/Commands.h"
 
 #include "compiler/Driver/Compilation.h"
+#include "compiler/Driver/CompileText.h"
 #include "compiler/Driver/Console.h"
 #include "compiler/Driver/FileOutput.h"
 #include "compiler/Driver/Options.h"
@@ -18,8 +19,7 @@ namespace smelt::driver {
 
 namespace {
 
-enum class Emit { artifact, smelt, llvm, assembly };
-enum class Target { cpu };
+enum class Emit { artifact, smelt, llvm, assembly, ptx, cubin, sass_stats };
 
 class CompileCommand : public Command {
 public:
@@ -28,9 +28,13 @@ public:
     app.add_option("-o,--output", output,
                    "The artifact, model.smelt; with --emit a text file (default: stdout)")
         ->type_name("FILE");
-    app.add_option("--target", target, "Machine to compile for (default cpu)")
-        ->transform(choice<Target>({{"cpu", Target::cpu}}))
-        ->type_name("cpu");
+    app.add_option("--target", target_names,
+                   fmt::format("Machines to compile for, comma separated: {} (default cpu)",
+                               fmt::join(knownTargets(), ", ")))
+        ->delimiter(',')
+        ->type_name("TARGET");
+    app.add_flag("--ptx-only", options.ptx_only,
+                 "For GPUs carry PTX alone, which the driver assembles, even where a CUDA toolkit is found");
     app.add_option("--weights-dtype", options.weights, "Type of the weights it will read (default bf16)")
         ->transform(choice<mlir::smelt::DType>(
             {{"f32", mlir::smelt::DType::f32}, {"bf16", mlir::smelt::DType::bf16}}))
@@ -42,13 +46,20 @@ public:
         ->type_name("ISA");
     app.add_flag("--unroll-visits", options.unroll_visits,
                  "Straight-line code instead of loops over visits; the results are the same bits");
-    app.add_option(
-           "--emit", emit,
-           "Print a stage instead: the model in the smelt dialect, or the kernels as LLVM IR or assembly")
-        ->transform(choice<Emit>({{"smelt", Emit::smelt}, {"llvm", Emit::llvm}, {"asm", Emit::assembly}}))
-        ->type_name("smelt|llvm|asm");
+    app.add_option("--emit", emit,
+                   "Print a stage instead: the model in the smelt dialect; the kernels of the CPU as LLVM IR "
+                   "or assembly; "
+                   "those of a GPU as PTX, as the cubin of one target, or as a table of what they take")
+        ->transform(choice<Emit>({{"smelt", Emit::smelt},
+                                  {"llvm", Emit::llvm},
+                                  {"asm", Emit::assembly},
+                                  {"ptx", Emit::ptx},
+                                  {"cubin", Emit::cubin},
+                                  {"sass-stats", Emit::sass_stats}}))
+        ->type_name("smelt|llvm|asm|ptx|cubin|sass-stats");
     app.add_option("--until", until, untilHelp())->type_name("PHASE");
-    app.add_option("--kernel", kernel_name, "With --emit llvm or asm: this kernel alone")->type_name("NAME");
+    app.add_option("--kernel", kernel_name, "With --emit llvm, asm, ptx or sass-stats: this kernel alone")
+        ->type_name("NAME");
     app.add_option("--threads", options.threads, "Kernels to compile at once (default: one per processor)")
         ->check(wholeNumber(1, 1024))
         ->type_name("N");
@@ -67,7 +78,7 @@ public:
     if (emit == Emit::artifact) {
       compileArtifact(compilation, progress);
     } else {
-      std::string text = emit == Emit::smelt ? compilation.moduleText() : kernelTexts(compilation);
+      std::string text = emittedText(compilation);
       progress.finish();
       output.empty() ? printResult(text) : writeFile(output, text);
     }
@@ -86,20 +97,30 @@ private:
     return names;
   }
 
-  // The phases after which --emit smelt can print the module.
-  static std::vector<std::string> printablePhases(bool unroll) {
-    std::vector<std::string> names;
-    for (const PhaseInfo &phase : compilePhases(unroll)) {
-      if (phase.name != phase_read && phase.name != phase_codegen && phase.name != phase_write) {
-        names.push_back(phase.name);
-      }
+  static std::vector<std::string> knownTargets() {
+    std::vector<std::string> names = {"cpu"};
+    for (const codegen::cuda::Target &target : codegen::cuda::targets()) {
+      names.push_back(target.name());
     }
     return names;
   }
 
-  static std::string untilHelp() {
+  // The phases after which --emit smelt can print the modules of the targets.
+  std::vector<std::string> printablePhases() const {
+    std::vector<std::string> names = {phase_build};
+    if (options.unroll_visits) {
+      names.push_back(phase_unroll);
+    }
+    auto kind = options.cpu ? lowering::ProgramKind::cpu : lowering::ProgramKind::cuda_short;
+    for (const lowering::Phase &phase : lowering::phases(kind)) {
+      names.push_back(phase.name);
+    }
+    return names;
+  }
+
+  std::string untilHelp() const {
     return fmt::format("With --emit smelt: print after this phase: {} (default build)",
-                       fmt::join(printablePhases(false), ", "));
+                       fmt::join(printablePhases(), ", "));
   }
 
   void checkOptions() {
@@ -112,18 +133,63 @@ private:
     if (!until.empty() && emit != Emit::smelt) {
       usage("--until goes with --emit smelt");
     }
-    if (!kernel_name.empty() && emit != Emit::llvm && emit != Emit::assembly) {
-      usage("--kernel goes with --emit llvm or --emit asm");
+    if (!kernel_name.empty() && (emit == Emit::artifact || emit == Emit::smelt || emit == Emit::cubin)) {
+      usage("--kernel goes with --emit llvm, asm, ptx or sass-stats");
     }
+    chooseTargets(usage);
     if (json && emit != Emit::artifact) {
       usage("--json and --emit both print to stdout; ask for one of them");
     }
-    std::vector<std::string> phases = printablePhases(options.unroll_visits);
+    std::vector<std::string> phases = printablePhases();
     until = until.empty() ? phase_build : until;
     if (std::find(phases.begin(), phases.end(), until) == phases.end()) {
       usage(fmt::format("--until: '{}' is not one of {}", until, fmt::join(phases, ", ")));
     }
     chooseLevels(usage);
+  }
+
+  // GPUs in the order of targets(), whatever the order of the names.
+  template <typename Usage> void chooseTargets(Usage usage) {
+    const std::vector<std::string> known = knownTargets();
+    for (const std::string &name : target_names) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        usage(fmt::format("--target: '{}' is not one of {}", name, fmt::join(known, ", ")));
+      }
+    }
+    auto asked = [&](const std::string &name) {
+      return std::find(target_names.begin(), target_names.end(), name) != target_names.end();
+    };
+    options.cpu = target_names.empty() || asked("cpu");
+    for (const codegen::cuda::Target &target : codegen::cuda::targets()) {
+      if (asked(target.name())) {
+        options.devices.push_back(&target);
+      }
+    }
+    checkTargets(usage);
+  }
+
+  template <typename Usage> void checkTargets(Usage usage) {
+    bool forGpu = emit == Emit::ptx || emit == Emit::cubin || emit == Emit::sass_stats;
+    bool forCpu = emit == Emit::llvm || emit == Emit::assembly;
+    if (forGpu && options.devices.empty()) {
+      usage("--emit ptx, cubin and sass-stats need a GPU target, e.g. --target cuda:sm_90a");
+    }
+    if (forCpu && !options.cpu) {
+      usage("--emit llvm and asm print the code of CPUs; --target names none");
+    }
+    if (!isa_names.empty() && !options.cpu) {
+      usage("--isa goes with --target cpu");
+    }
+    if (options.ptx_only && options.devices.empty()) {
+      usage("--ptx-only goes with a GPU target, e.g. --target cuda:sm_90a");
+    }
+    if (emit == Emit::cubin && (options.devices.size() != 1 || options.ptx_only || output.empty())) {
+      usage("--emit cubin writes one binary file: it needs -o FILE and a single GPU target, without "
+            "--ptx-only");
+    }
+    if (!options.devices.empty() && options.weights != mlir::smelt::DType::bf16) {
+      usage("GPU targets read bf16 weights; other types of --weights-dtype are for --target cpu alone");
+    }
   }
 
   // In the order of isaLevels(), best first, whatever the order of the names.
@@ -141,13 +207,15 @@ private:
   }
 
   size_t phaseCount() const {
-    size_t all = compilePhases(options.unroll_visits).size();
+    PhaseChoice choice = {options.unroll_visits, options.cpu, !options.devices.empty()};
+    size_t all = compilePhases(choice).size();
     if (emit == Emit::artifact) {
       return all;
     }
-    std::vector<std::string> printable = printablePhases(options.unroll_visits);
+    std::vector<std::string> printable = printablePhases();
     auto last = std::find(printable.begin(), printable.end(), emit == Emit::smelt ? until : printable.back());
-    return static_cast<size_t>(last - printable.begin()) + 2; // "read" comes before them
+    size_t cuda = options.devices.empty() ? 0 : emit == Emit::smelt ? 1 : 2;
+    return static_cast<size_t>(last - printable.begin()) + 2 + cuda; // "read" comes before them
   }
 
   void compileArtifact(Compilation &compilation, Progress &progress) {
@@ -157,13 +225,13 @@ private:
     std::vector<uint8_t> bytes = compilation.serialize();
     writeFile(output, std::as_bytes(std::span(bytes)));
     progress.finish();
-    size_t kernel_count = compilation.kernels().size();
+    size_t kernel_count = options.cpu ? compilation.kernels().size() : compilation.deviceRequests().size();
     if (json) {
       printResult(summaryJson(kernel_count, bytes.size(), progress));
       return;
     }
     printResult(output + "\n");
-    printNote(fmt::format("{} kernels for {}, {}", kernel_count, fmt::join(levelNames(), ", "),
+    printNote(fmt::format("{} kernels for {}, {}", kernel_count, fmt::join(codeNames(), ", "),
                           runtime::formatBytes(bytes.size())));
   }
 
@@ -175,47 +243,58 @@ private:
     return names;
   }
 
+  // Of all code in the artifact: ISA levels and GPU targets.
+  std::vector<std::string> codeNames() const {
+    std::vector<std::string> names = options.cpu ? levelNames() : std::vector<std::string>();
+    for (const codegen::cuda::Target *target : options.devices) {
+      names.push_back(target->name());
+    }
+    return names;
+  }
+
   std::string summaryJson(size_t kernel_count, size_t bytes, const Progress &progress) const {
     nlohmann::ordered_json object;
     object["artifact"] = output;
     object["bytes"] = bytes;
     object["kernels"] = kernel_count;
-    object["isas"] = levelNames();
+    object["isas"] = options.cpu ? levelNames() : std::vector<std::string>();
+    object["devices"] = nlohmann::ordered_json::array();
+    for (const codegen::cuda::Target *target : options.devices) {
+      object["devices"].push_back(target->name());
+    }
     for (const PhaseTime &time : progress.times()) {
       object["seconds"][time.name] = time.seconds;
     }
     return object.dump(2) + "\n";
   }
 
-  std::string kernelTexts(const Compilation &compilation) const {
-    auto form = emit == Emit::llvm ? codegen::cpu::TextForm::llvm : codegen::cpu::TextForm::assembly;
-    const char *comment = emit == Emit::llvm ? ";" : "#";
-    std::string all;
-    std::vector<std::string> names;
-    for (const codegen::KernelDesc &kernel : compilation.kernels()) {
-      names.push_back(kernel.name);
-      if (!kernel_name.empty() && kernel.name != kernel_name) {
-        continue;
-      }
-      for (const codegen::cpu::IsaLevel *level : options.levels) {
-        std::string text, error;
-        if (!codegen::cpu::printKernel(kernel, *level, form, text, error)) {
-          throw std::logic_error(error);
-        }
-        all += fmt::format("{} kernel {}, role {}, {}\n{}\n", comment, kernel.name, kernel.role, level->name,
-                           text);
-      }
+  std::string emittedText(Compilation &compilation) const {
+    if (emit == Emit::smelt) {
+      return compilation.moduleText();
     }
-    if (all.empty()) {
-      throw UserError(SMELT_usage,
-                      fmt::format("--kernel: '{}' is not one of {}", kernel_name, fmt::join(names, ", ")));
+    if (emit == Emit::llvm || emit == Emit::assembly) {
+      auto form = emit == Emit::llvm ? codegen::cpu::TextForm::llvm : codegen::cpu::TextForm::assembly;
+      return cpuKernelTexts(compilation, options, form, kernel_name);
     }
-    return all;
+    compilation.generateDeviceCode();
+    if (emit == Emit::ptx) {
+      return ptxText(compilation, options, kernel_name);
+    }
+    if (emit == Emit::sass_stats) {
+      return functionStats(compilation, kernel_name);
+    }
+    const std::vector<uint8_t> &cubin = compilation.deviceCode().front().cubin;
+    if (cubin.empty()) {
+      throw UserError(SMELT_unsupported,
+                      "--emit cubin needs ptxas of a CUDA toolkit that knows the target; none was "
+                      "found in CUDA_HOME, /usr/local/cuda or PATH (see 'smeltc doctor')");
+    }
+    return {cubin.begin(), cubin.end()};
   }
 
   std::string spec_path;
   std::string output;
-  Target target = Target::cpu;
+  std::vector<std::string> target_names;
   Emit emit = Emit::artifact;
   std::string until;
   std::string kernel_name;

@@ -6,7 +6,7 @@
 
 namespace smelt::driver {
 
-// "read", "build", one for each pass of the lowering, "codegen", "write".
+// "read", "build", one for each pass of the lowering, "lower-cuda", "codegen", "codegen-cuda", "write".
 struct PhaseInfo {
   std::string name;
   std::string description; // of what it does, for progress and --help
@@ -15,10 +15,16 @@ struct PhaseInfo {
 inline constexpr const char *phase_read = "read";
 inline constexpr const char *phase_build = "build";
 inline constexpr const char *phase_unroll = "unroll-visits";
+inline constexpr const char *phase_lower_cuda = "lower-cuda";
 inline constexpr const char *phase_codegen = "codegen";
+inline constexpr const char *phase_codegen_cuda = "codegen-cuda";
 inline constexpr const char *phase_write = "write";
 
-// `unroll` adds the optional phase that turns visits into straight-line code.
-std::vector<PhaseInfo> compilePhases(bool unroll);
+struct PhaseChoice {
+  bool unroll = false; // the optional phase that turns visits into straight-line code
+  bool cpu = true;     // code for CPUs
+  bool cuda = false;   // step programs and code for GPUs
+};
+std::vector<PhaseInfo> compilePhases(const PhaseChoice &choice);
 
 } // namespace smelt::driver

@@ -1,13 +1,12 @@
 // Compiled logits against the interpreter on generated specs, for both precisions and every code variant.
 #include "tests/e2e/Fixture.h"
+#include "tests/e2e/Routing.h"
 #include "tests/support/Compare.h"
 #include "tests/support/InterpretedModel.h"
 #include "tests/support/SpecGenerator.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <map>
-#include <tuple>
 
 using namespace smelt;
 using namespace smelt::tests;
@@ -21,37 +20,6 @@ struct Tolerance {
 
 constexpr Tolerance kF32{1e-5, 1e-5};
 constexpr Tolerance kBf16{1e-2, 3e-2};
-
-// The experts of a layer, visit and token are the interpreter's, or its scores for the ones that differ are
-// as good as equal.
-void requireSameChoice(const RoutingChoice &compiled, const ScoredChoice &expected, double tolerance) {
-  CAPTURE(compiled.layer, compiled.visit, compiled.token, compiled.experts, expected.logits);
-  std::vector<double> ordered = expected.logits;
-  std::sort(ordered.begin(), ordered.end(), std::greater<>());
-  const double largest = std::max(std::abs(ordered.front()), std::abs(ordered.back()));
-  const double open = tolerance * std::max(largest, 1.0);
-  const double last_chosen = ordered[compiled.experts.size() - 1];
-  for (const int32_t expert : compiled.experts) {
-    REQUIRE(expected.logits[expert] >= last_chosen - open);
-  }
-}
-
-// The runtime may cut the tokens into steps, so its order may be another.
-void requireSameRouting(const std::vector<RoutingChoice> &compiled, const std::vector<ScoredChoice> &expected,
-                        double tolerance) {
-  const auto place = [](const RoutingChoice &choice) {
-    return std::tuple(choice.layer, choice.visit, choice.token);
-  };
-  std::map<std::tuple<int32_t, int32_t, uint64_t>, const ScoredChoice *> by_place;
-  for (const ScoredChoice &choice : expected) {
-    by_place[place(choice.choice)] = &choice;
-  }
-  REQUIRE(compiled.size() == expected.size());
-  for (const RoutingChoice &choice : compiled) {
-    REQUIRE(by_place.count(place(choice)) == 1);
-    requireSameChoice(choice, *by_place.at(place(choice)), tolerance);
-  }
-}
 
 // The interpreter follows the routing of the compiled model, so that one open choice does not hide everything
 // after it; each choice must be the interpreter's own given what came before.

@@ -2,7 +2,9 @@
 
 #include "compiler/Artifact/ArtifactWriter.h"
 #include "compiler/Codegen/CPU/CompileKernels.h"
+#include "compiler/Codegen/CUDA/CompileKernels.h"
 #include "compiler/Lowering/BuildModel.h"
+#include "compiler/Lowering/DevicePrograms.h"
 #include "compiler/Lowering/Pipeline.h"
 #include "dialect/IR/SmeltOps.h"
 #include "dialect/Transforms/Passes.h"
@@ -47,15 +49,29 @@ const codegen::cpu::CompiledKernels &compile(const std::vector<codegen::KernelDe
   return place->second;
 }
 
-void lower(mlir::ModuleOp module, bool unroll_visits) {
+void lower(mlir::ModuleOp module, bool unroll_visits,
+           lowering::ProgramKind kind = lowering::ProgramKind::cpu) {
   mlir::PassManager manager(module.getContext());
   if (unroll_visits) {
     manager.addNestedPass<mlir::smelt::ModelOp>(mlir::smelt::createSmeltUnrollVisits());
   }
-  lowering::buildLoweringPipeline(manager);
+  lowering::buildLoweringPipeline(manager, "", kind);
   if (mlir::failed(manager.run(module))) {
     throw std::runtime_error("the lowering failed");
   }
+}
+
+codegen::cuda::CompiledTarget compileFor(const std::string &device,
+                                         const std::vector<codegen::cuda::KernelRequest> &requests) {
+  const codegen::cuda::Target *target = codegen::cuda::findTarget(device);
+  codegen::cuda::CompiledTarget code;
+  codegen::cuda::CompileOptions options;
+  options.ptx_only = true;
+  std::string error = "no target of that name";
+  if (!target || !codegen::cuda::compileKernels(requests, *target, options, code, error)) {
+    throw std::runtime_error(device + ": " + error);
+  }
+  return code;
 }
 
 } // namespace
@@ -65,11 +81,25 @@ void compileSpec(const spec::ModelSpec &spec, const CompileSettings &settings, c
   const bool wide = settings.precision == Precision::f32;
   const auto module =
       lowering::buildModel(context, spec, wide ? mlir::smelt::DType::f32 : mlir::smelt::DType::bf16);
+  std::vector<lowering::DeviceProgram> copies;
+  if (!settings.devices.empty()) {
+    copies = lowering::copyForCuda(*module);
+  }
   lower(*module, settings.unroll_visits);
+  std::vector<artifact::DeviceProgramInput> programs;
+  for (const lowering::DeviceProgram &copy : copies) {
+    lower(*copy.module, settings.unroll_visits, copy.kind);
+    const bool brief = copy.kind == lowering::ProgramKind::cuda_short;
+    programs.push_back({*copy.module, brief ? codegen::cuda::SHORT_STEP_TOKENS : 0});
+  }
+  std::vector<codegen::cuda::CompiledTarget> devices;
+  for (const std::string &device : settings.devices) {
+    devices.push_back(compileFor(device, artifact::deviceRequests(programs)));
+  }
   const codegen::cpu::CompiledKernels &code = compile(artifact::kernelsOf(*module));
   std::vector<uint8_t> bytes;
   std::string error;
-  if (!artifact::serialize({*module, code, "smeltc test", "cpu"}, bytes, error)) {
+  if (!artifact::serialize({*module, code, "smeltc test", "cpu", devices, programs}, bytes, error)) {
     throw std::runtime_error(error);
   }
   writeBytes(path, {bytes.begin(), bytes.end()});

@@ -4,6 +4,7 @@
 #include "compiler/Spec/ModelSpec.h"
 
 #include <string>
+#include <vector>
 
 namespace smelt::tests {
 
@@ -12,6 +13,9 @@ enum class Precision { f32, bf16 }; // of the weights
 struct CompileSettings {
   Precision precision = Precision::f32;
   bool unroll_visits = false; // run smelt-unroll-visits first
+  // GPU targets to carry PTX for besides the code for CPUs, e.g. "cuda:sm_80"; with them the precision is
+  // bf16.
+  std::vector<std::string> devices = {};
 };
 
 // Writes the artifact of a valid spec to `path`. Throws std::runtime_error on failure.

@@ -64,6 +64,7 @@ RuntimeSession::RuntimeSession(const RuntimeModel &model, const SessionSettings 
     options.max_step_tokens = settings.max_step_tokens;
   }
   options.isa = settings.isa.empty() ? nullptr : settings.isa.c_str();
+  options.device = settings.device.empty() ? nullptr : settings.device.c_str();
   char *error = nullptr;
   smelt_session *session = nullptr;
   const smelt_status status =
@@ -113,7 +114,8 @@ void RuntimeSession::recordRouting(std::vector<RoutingChoice> &choices, int64_t 
 
 void RuntimeSession::probe(void *user, const smelt_probe *probe) {
   const auto *recorder = static_cast<const Recorder *>(user);
-  if (std::string_view(probe->role) != "route" || probe->dtype != SMELT_DTYPE_I32) {
+  const std::string_view role = probe->role;
+  if ((role != "route" && role != "norm_route") || probe->dtype != SMELT_DTYPE_I32) {
     return;
   }
   const auto *indices = static_cast<const int32_t *>(probe->data);

@@ -64,7 +64,8 @@ struct SessionSettings {
   uint32_t capacity = 320;
   uint32_t max_step_tokens = 0; // 0: the runtime's default
   uint32_t threads = 2;
-  std::string isa; // empty: the best one
+  std::string isa;    // empty: the best one
+  std::string device; // empty: the CPU
 };
 
 class RuntimeSession {
