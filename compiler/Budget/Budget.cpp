@@ -17,7 +17,11 @@ std::array<std::pair<std::string_view, int64_t>, 7> fields(const Budget &budget)
 }
 
 BudgetResult computeBudget(const spec::ModelSpec &spec, Attended attended) {
-  const AccountResult result = accountFor(architectureOf(spec), Context(attended));
+  return computeBudget(architectureOf(spec), attended);
+}
+
+BudgetResult computeBudget(const Architecture &architecture, Attended attended) {
+  const AccountResult result = accountFor(architecture, Context(attended));
   if (!result) {
     return {.budget = std::nullopt, .error = result.error};
   }

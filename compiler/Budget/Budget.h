@@ -18,7 +18,8 @@
 
 namespace smelt::budget {
 
-struct Account; // Accounting.h: everything that is counted
+struct Account;      // Accounting.h: everything that is counted
+struct Architecture; // Architecture.h: what is counted
 
 struct Budget {
   int64_t non_embedding_params = 0;     // weights of the layers, each layer once
@@ -44,6 +45,8 @@ struct BudgetResult {
 
 // Specs that validate() accepts fit at any context a machine could hold.
 BudgetResult computeBudget(const spec::ModelSpec &spec, Attended attended = Attended());
+
+BudgetResult computeBudget(const Architecture &architecture, Attended attended = Attended());
 
 Budget budgetOf(const Account &account);
 

@@ -2,6 +2,7 @@
 
 #include "compiler/Driver/SpecInput.h"
 #include "compiler/Driver/UserError.h"
+#include "compiler/Import/HuggingFaceBaseline.h"
 
 #include <fmt/format.h>
 
@@ -36,8 +37,13 @@ spec::ModelSpec convertConfig(const hf::Model &model, const std::string &path) {
   throw UserError(SMELT_unsupported, message + "its budgets are exact all the same: smeltc budget " + path);
 }
 
-spec::ModelSpec loadModel(const std::string &path) {
-  return isConfig(path) ? convertConfig(loadConfig(path), path) : loadSpec(path);
+BaselineInput loadBaseline(const std::string &path) {
+  if (!isConfig(path)) {
+    return {.baseline = loadSpec(path)};
+  }
+  hf::Model model = loadConfig(path);
+  planner::Baseline baseline = hf::toBaseline(model);
+  return {.baseline = std::move(baseline), .config = std::move(model)};
 }
 
 report::CountedModel loadCounted(const std::string &path, const budget::Context &context) {

@@ -3,8 +3,10 @@
 
 #include "compiler/Budget/Context.h"
 #include "compiler/Import/HuggingFace.h"
+#include "compiler/Planner/Baseline.h"
 #include "compiler/Report/AccountReport.h"
 
+#include <optional>
 #include <string>
 
 namespace smelt::driver {
@@ -19,8 +21,12 @@ hf::Model loadConfig(const std::string &path);
 // that it would have to leave out.
 spec::ModelSpec convertConfig(const hf::Model &model, const std::string &path);
 
-// A spec, as it is or converted from a config. Throws UserError.
-spec::ModelSpec loadModel(const std::string &path);
+// What the matcher starts from: any spec or config. `config` where it was one.
+struct BaselineInput {
+  planner::Baseline baseline;
+  std::optional<hf::Model> config = std::nullopt;
+};
+BaselineInput loadBaseline(const std::string &path);
 
 // A spec or a config, counted. Throws UserError.
 report::CountedModel loadCounted(const std::string &path, const budget::Context &context);

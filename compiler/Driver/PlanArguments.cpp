@@ -112,6 +112,7 @@ void PlanArguments::declareShape(CLI::App &app) {
   const std::tuple<const char *, std::string *, const char *> lattices[] = {
       {"--hidden-size", &hidden_size, "Values of hidden_size: 1024, 768,1024 or 512..2048/64"},
       {"--head-dim", &head_dim, "Values of head_dim, likewise"},
+      {"--kv-rank", &kv_rank, "Values of the KV rank of latent attention, likewise"},
       {"--expert-hidden-size", &expert_hidden_size, "Values of expert_hidden_size, likewise"},
       {"--experts", &experts, "Values of experts, likewise"},
       {"--query-heads", &query_heads, "Values of query_heads, likewise"}};
@@ -122,6 +123,8 @@ void PlanArguments::declareShape(CLI::App &app) {
       {"--kv-heads", &kv_heads, "Numbers of KV heads to try (default: the baseline's)"},
       {"--looped-kv-heads", &looped_kv_heads,
        "Numbers of KV heads of looped layers to try (per_segment; default: those that keep the KV cache)"},
+      {"--looped-kv-rank", &looped_kv_ranks,
+       "KV ranks of looped layers to try (per_segment; default: the one that keeps the KV cache)"},
       {"--top-k", &top_k, "Numbers of experts per token to try (default: the baseline's)"}};
   for (const auto &[option, values, help] : lists) {
     app.add_option(option, *values, help)
@@ -148,6 +151,8 @@ planner::PlanOptions PlanArguments::options() const {
   options.query_heads = latticeOf(query_heads);
   options.kv_heads = kv_heads;
   options.looped_kv_heads = looped_kv_heads;
+  options.kv_rank = latticeOf(kv_rank);
+  options.looped_kv_ranks = looped_kv_ranks;
   options.top_k = top_k;
   options.threads = threads;
   if (!flops_target.empty() || !params_target.empty() || !kv_target.empty()) {

@@ -20,8 +20,8 @@ private:
   void declareShape(CLI::App &app);
 
   std::vector<double> spans;
-  std::vector<int64_t> visits, layers, top_k, kv_heads, looped_kv_heads;
-  std::string hidden_size, head_dim, expert_hidden_size, experts, query_heads;
+  std::vector<int64_t> visits, layers, top_k, kv_heads, looped_kv_heads, looped_kv_ranks;
+  std::string hidden_size, head_dim, kv_rank, expert_hidden_size, experts, query_heads;
   std::string flops_target, params_target, kv_target;
   std::string attended;
   planner::Geometry geometry = planner::Geometry::uniform;

@@ -86,7 +86,9 @@ public:
         ->type_name("FILE")
         ->required();
     arguments.declare(app);
-    app.add_option("-o,--output", output, "Write the plan as a spec, a TOML file")->type_name("FILE");
+    app.add_option("-o,--output", output,
+                   "Write the plan: a spec, or with a name in .json a Hugging Face config")
+        ->type_name("FILE");
     app.add_option("--candidate", candidate_name,
                    "What to write and export: pick, runner-up-N or front-N (default pick)")
         ->type_name("NAME");
@@ -112,32 +114,61 @@ public:
       throw UserError(SMELT_usage,
                       fmt::format("--tokens must be more than 0, not {}\ntry 'smeltc plan --help'", *tokens));
     }
-    baseline = loadModel(baseline_path);
+    input.emplace(loadBaseline(baseline_path));
     for (const std::string &path : outputPaths()) {
       checkWritable(path);
     }
-    std::optional<spec::ModelSpec> against;
+    checkExpressible();
+    std::optional<BaselineInput> against;
     if (!against_path.empty()) {
-      against = loadModel(against_path);
+      against = loadBaseline(against_path);
     }
     const planner::Plan plan = findPlan();
     write(plan);
     std::string text = render(plan);
     if (against && !json) {
-      text += "\n" + planner::comparedWith(baseline, plan, *against) + "\n";
+      text += "\n" + planner::comparedWith(baseline(), plan, against->baseline) + "\n";
     }
     printResult(text);
     return SMELT_ok;
   }
 
 private:
+  const planner::Baseline &baseline() const { return input->baseline; }
+
+  // Whether a file of these would have to leave something out that its format cannot say: told before the
+  // search.
+  void checkExpressible() const {
+    if (baseline().spec) {
+      return;
+    }
+    if (!output.empty() && !isConfig(output)) {
+      refuse("a spec, " + output);
+    }
+    for (const std::string &text : exports) {
+      const ExportRequest request = *parseExport(text);
+      if (request.format != exporting::Format::huggingface) {
+        refuse(fmt::format("{}, {}", exporting::formatName(request.format), request.path));
+      }
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string &what) const {
+    std::string message =
+        fmt::format("a plan of {} cannot be written as {}: a spec has no words for\n", baseline_path, what);
+    for (const std::string &reason : baseline().beyond_spec) {
+      message += "  " + reason + "\n";
+    }
+    throw UserError(SMELT_unsupported, message + "a Hugging Face config has: -o FILE.json");
+  }
+
   planner::Plan findPlan() {
     planner::PlanOptions options = arguments.options();
     planner::PlanResult result;
     {
       SearchProgress progress;
       options.progress = progress.callback();
-      result = planner::plan(baseline, options);
+      result = planner::plan(baseline(), options);
     }
     if (!result) {
       throw UserError(result.status, result.status == SMELT_usage
@@ -166,21 +197,28 @@ private:
     std::vector<std::pair<std::string, std::string>> files;
     for (const std::string &text : exports) {
       const ExportRequest request = *parseExport(text);
-      const exporting::ExportResult result = exporting::exportSpec(candidate.spec, request.format);
-      if (!result) {
-        throw UserError(result.status, result.error);
-      }
-      files.emplace_back(request.path, *result.text);
+      files.emplace_back(request.path, exported(candidate, request.format));
     }
     if (!output.empty()) {
-      files.emplace_back(output, spec::writeSpec(candidate.spec, comment(candidate)));
+      files.emplace_back(output, isConfig(output) ? exported(candidate, exporting::Format::huggingface)
+                                                  : spec::writeSpec(*candidate.spec, comment(candidate)));
     }
     if (!report_path.empty()) {
-      files.emplace_back(report_path, report::planPage(baseline, plan, tokens));
+      files.emplace_back(report_path, report::planPage(baseline(), plan, tokens));
     }
     for (const auto &[path, text] : files) {
       writeFile(path, text);
     }
+  }
+
+  std::string exported(const Candidate &candidate, exporting::Format format) const {
+    const exporting::ExportResult result = candidate.spec
+                                               ? exporting::exportSpec(*candidate.spec, format)
+                                               : exporting::exportLooped(*input->config, candidate);
+    if (!result) {
+      throw UserError(result.status, result.error);
+    }
+    return *result.text;
   }
 
   const Candidate &chosen(const planner::Plan &plan) const {
@@ -207,13 +245,13 @@ private:
 
   std::string render(const planner::Plan &plan) const {
     if (json) {
-      return report::planJson(baseline, plan, tokens);
+      return report::planJson(baseline(), plan, tokens);
     }
     if (markdown) {
-      return report::planMarkdown(baseline, plan, tokens);
+      return report::planMarkdown(baseline(), plan, tokens);
     }
-    std::string text = report::planTable(baseline, plan, tokens);
-    text += explain ? "\n" + report::planExplanation(baseline, plan) : "";
+    std::string text = report::planTable(baseline(), plan, tokens);
+    text += explain ? "\n" + report::planExplanation(baseline(), plan) : "";
     text += front ? "\n" + report::frontTable(plan) : "";
     return text;
   }
@@ -221,7 +259,7 @@ private:
   std::string comment(const Candidate &candidate) const {
     return fmt::format(
         "Matches the budgets of {}: {} layers before the loop, {} visited {} times, {} after it",
-        baseline.name, candidate.placement.prelude, candidate.placement.looped, candidate.visits,
+        baseline().name(), candidate.placement.prelude, candidate.placement.looped, candidate.visits,
         candidate.placement.coda);
   }
 
@@ -230,7 +268,7 @@ private:
   std::vector<std::string> exports;
   std::optional<double> tokens;
   PlanArguments arguments;
-  spec::ModelSpec baseline;
+  std::optional<BaselineInput> input;
   bool front = false;
   bool explain = false;
   bool json = false;

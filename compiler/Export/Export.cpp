@@ -28,32 +28,6 @@ const FormatEntry &entryOf(Format format) {
                        [&](const FormatEntry &entry) { return entry.format == format; });
 }
 
-std::string layersText(const ModelSpec &spec, size_t index) {
-  const int64_t first = spec.firstLayer(index);
-  const int64_t count = spec.segments[index].layers;
-  return count == 1 ? fmt::format("layer {}", first)
-                    : fmt::format("layers {} to {}", first, first + count - 1);
-}
-
-void noteLoop(const ModelSpec &spec, size_t index, std::vector<std::string> &notes) {
-  const Segment &segment = spec.segments[index];
-  if (segment.visits > 1) {
-    notes.push_back(
-        segment.order == spec::VisitOrder::block
-            ? fmt::format(
-                  "{} run {} times, one after the other and then again, with the same weights and a KV "
-                  "cache for each run",
-                  layersText(spec, index), segment.visits)
-            : fmt::format(
-                  "{}: each runs {} times in a row, with the same weights and a KV cache for each run",
-                  layersText(spec, index), segment.visits));
-  }
-  if (segment.residual_scale != 1.0) {
-    notes.push_back(fmt::format("{} add {} of the output of attention and of the FFN to the residual stream",
-                                layersText(spec, index), segment.residual_scale));
-  }
-}
-
 void noteAttention(const ModelSpec &spec, size_t index, std::vector<std::string> &notes) {
   const spec::Attention &own = spec.segments[index].attention;
   const spec::Attention &usual = spec.attention;
@@ -68,7 +42,8 @@ void noteAttention(const ModelSpec &spec, size_t index, std::vector<std::string>
   note("QKV bias", own.qkv_bias, usual.qkv_bias);
   note("QK norm", spec::toString(own.qk_norm), spec::toString(usual.qk_norm));
   if (!text.empty()) {
-    notes.push_back(fmt::format("{} have {}", layersText(spec, index), text));
+    notes.push_back(
+        fmt::format("{} have {}", layersText(spec.firstLayer(index), spec.segments[index].layers), text));
   }
 }
 
@@ -90,8 +65,35 @@ ExportResult exportSpec(const ModelSpec &spec, Format format) { return entryOf(f
 std::vector<std::string> beyondOneStack(const ModelSpec &spec) {
   std::vector<std::string> notes;
   for (size_t i = 0; i < spec.segments.size(); ++i) {
-    noteLoop(spec, i, notes);
+    const std::vector<std::string> loop = loopNotes(spec.firstLayer(i), spec.segments[i]);
+    notes.insert(notes.end(), loop.begin(), loop.end());
     noteAttention(spec, i, notes);
+  }
+  return notes;
+}
+
+std::string layersText(int64_t first, int64_t layers) {
+  return layers == 1 ? fmt::format("layer {}", first)
+                     : fmt::format("layers {} to {}", first, first + layers - 1);
+}
+
+std::vector<std::string> loopNotes(int64_t first, const Segment &segment) {
+  std::vector<std::string> notes;
+  const std::string layers = layersText(first, segment.layers);
+  if (segment.visits > 1) {
+    notes.push_back(
+        segment.order == spec::VisitOrder::block
+            ? fmt::format(
+                  "{} run {} times, one after the other and then again, with the same weights and a KV "
+                  "cache for each run",
+                  layers, segment.visits)
+            : fmt::format(
+                  "{}: each runs {} times in a row, with the same weights and a KV cache for each run",
+                  layers, segment.visits));
+  }
+  if (segment.residual_scale != 1.0) {
+    notes.push_back(fmt::format("{} add {} of the output of attention and of the FFN to the residual stream",
+                                layers, segment.residual_scale));
   }
   return notes;
 }

@@ -1,7 +1,9 @@
-// A spec in the words of other tools. What those cannot say is said in comments: nothing is dropped in
+// A model in the words of other tools. What those cannot say is said in comments: nothing is dropped in
 // silence.
 #pragma once
 
+#include "compiler/Import/HuggingFace.h"
+#include "compiler/Planner/Planner.h"
 #include "compiler/Spec/ModelSpec.h"
 #include "smelt/status.h"
 
@@ -31,6 +33,11 @@ struct ExportResult {
 };
 
 ExportResult exportSpec(const spec::ModelSpec &spec, Format format);
+
+// A candidate planned from a config, as a config: the keys of the baseline's family with the candidate's
+// sizes, whatever else the baseline's file says, and "segments" for the loop. It is read back before it is
+// returned; SMELT_unsupported when it is not the candidate, because the family has no key for some size.
+ExportResult exportLooped(const hf::Model &baseline, const planner::Candidate &candidate);
 
 // What makes the model more than one stack of layers run once: loops, their residual scale and KV cache,
 // heads of segments of their own. One sentence each.

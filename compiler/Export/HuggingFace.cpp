@@ -15,8 +15,6 @@ using spec::ModelSpec;
 using spec::QkNorm;
 using spec::RouterKind;
 
-constexpr std::string_view kLoopedType = "smelt_looped";
-
 // The family whose layers are those of the spec, or why there is none.
 struct Family {
   std::string type, architecture;
@@ -134,10 +132,9 @@ ExportResult huggingFaceConfig(const ModelSpec &spec) {
     json["architectures"] = {family.architecture};
     json["model_type"] = family.type;
   } else {
-    json["_comment"] = {"Transformers has no class for this model: model_type keeps it from being run as if "
-                        "it had no loop."};
+    json["_comment"] = {kLoopedComment};
     json["_not_expressed"] = beyond;
-    json["model_type"] = kLoopedType;
+    json["model_type"] = hf::kLoopedType;
     json["base_model_type"] = family.error.empty() ? ordered_json(family.type) : ordered_json(nullptr);
     if (!family.error.empty()) {
       json["_not_expressed"].push_back(family.error);

@@ -56,6 +56,8 @@ public:
   // Names every key that was not read; `what` says what they were not understood in.
   void refuseOthers(std::string_view what);
   spec::Diagnostics &diagnostics() { return problems; }
+  // A reader of an object within this one, which must outlive it.
+  ConfigReader within(const nlohmann::json &inner) const { return {inner, text, start, problems}; }
 
 private:
   const nlohmann::json *find(Key key);

@@ -154,10 +154,12 @@ json parseJson(std::string_view text, spec::Diagnostics &problems) {
   return result;
 }
 
-std::string typeOf(const json &config) {
-  const auto type = config.find("model_type");
-  return type != config.end() && type->is_string() ? type->get<std::string>() : "";
+std::string wordAt(const json &config, const char *key) {
+  const auto word = config.find(key);
+  return word != config.end() && word->is_string() ? word->get<std::string>() : "";
 }
+
+std::string typeOf(const json &config) { return wordAt(config, "model_type"); }
 
 // Keys that stand beside text_config and hold for the text model too.
 void passDown(const json &outer, json &inner) {
@@ -202,6 +204,13 @@ std::string unknownType(const std::string &type) {
                      spec::suggestion(type, known), spec::listWords(known));
 }
 
+std::string unknownBase(const std::string &type) {
+  return type.empty()
+             ? fmt::format("'base_model_type' is missing or null: the model is of no family that can "
+                           "be read; budget the spec it was written from")
+             : fmt::format("'base_model_type' = \"{}\" is not a family of unlooped models", type);
+}
+
 } // namespace
 
 std::vector<std::string_view> modelTypes() {
@@ -212,6 +221,7 @@ std::vector<std::string_view> modelTypes() {
   for (const Wrapper &wrapper : kWrappers) {
     result.push_back(wrapper.model_type);
   }
+  result.push_back(kLoopedType);
   return result;
 }
 
@@ -234,14 +244,21 @@ ModelResult parseConfig(std::string_view text, std::string file, std::string nam
   model.model_type = typeOf(config);
   model.architecture.name = std::move(name);
   const std::vector<Family> known = families();
-  const Family *family = findFamily(known, model.model_type);
+  const bool looped = model.model_type == kLoopedType;
+  const std::string type = looped ? wordAt(config, "base_model_type") : model.model_type;
+  const Family *family = findFamily(known, type);
   if (family == nullptr) {
-    result.diagnostics.add(locateKey(text, start, "model_type"), unknownType(model.model_type));
+    result.diagnostics.add(locateKey(text, start, looped ? "base_model_type" : "model_type"),
+                           looped ? unknownBase(type) : unknownType(type));
     return result;
   }
   ConfigReader reader(config, text, start, result.diagnostics);
   ignoreCommonKeys(reader);
   family->read(reader, model);
+  if (looped) {
+    readSegments(reader, model);
+  }
+  model.config = config.dump();
   reader.refuseOthers(fmt::format("a {} config", model.model_type));
   if (result.diagnostics.empty()) {
     result.model = std::move(model);

@@ -15,6 +15,16 @@
 
 namespace smelt::hf {
 
+// Layers of a looped model that smeltc wrote: `visits` runs of them, with so much of each update added.
+struct LoopSegment {
+  int64_t layers = 0;
+  int64_t visits = 1;
+  spec::VisitOrder order = spec::VisitOrder::block;
+  double residual_scale = 1.0;
+
+  bool operator==(const LoopSegment &) const = default;
+};
+
 struct Model {
   std::string model_type;
   budget::Architecture architecture;
@@ -31,7 +41,17 @@ struct Model {
   bool renormalize = true;
   // What the file says that no spec can: "hidden_act = \"gelu\"". Empty if toSpec() may succeed.
   std::vector<std::string> beyond_spec = {};
+
+  // What models of other sizes must keep.
+  std::string config = {};                // the text model's object: JSON
+  int64_t equal_shared = 0;               // shared experts, where they are as wide as routed ones
+  int64_t expert_groups = 1;              // that tokens are routed within
+  double rotary_part = 1.0;               // of each head that RoPE turns
+  std::vector<LoopSegment> segments = {}; // of model_type "smelt_looped"; empty for all others
 };
+
+// The type of the looped models that smeltc writes: the keys of `base_model_type` and "segments".
+inline constexpr std::string_view kLoopedType = "smelt_looped";
 
 // A model, or every problem found. SMELT_spec: the file is not a config that is understood in full; SMELT_io:
 // it cannot be read.
@@ -47,7 +67,7 @@ struct ModelResult {
 ModelResult parseConfig(std::string_view text, std::string file, std::string name);
 ModelResult readConfigFile(const std::string &path);
 
-// The model_type values that parseConfig() reads.
+// The model_type values that parseConfig() reads, wrappers and smeltc's own included.
 std::vector<std::string_view> modelTypes();
 
 // A valid spec that computes what the model computes, or all that it would have to leave out.

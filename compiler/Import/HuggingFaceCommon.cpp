@@ -39,6 +39,7 @@ void readRopeParameters(ConfigReader &reader, Model &model) {
   const auto partial = parameters->find("partial_rotary_factor");
   if (partial != parameters->end() && *partial != 1 && !partial->is_null()) {
     beyondSpec(model, "RoPE over a part of each head (partial_rotary_factor)");
+    model.rotary_part = partial->is_number() ? partial->get<double>() : 1.0;
   }
   if (scales(*parameters) || (!parameters->contains("rope_theta") && !parameters->empty())) {
     beyondSpec(model, "scaled RoPE (rope_parameters)");
@@ -84,6 +85,7 @@ void readRope(ConfigReader &reader, Model &model, double default_theta) {
   if (scaling != nullptr && !(scaling->is_object() && !scales(*scaling))) {
     beyondSpec(model, "scaled RoPE (rope_scaling)");
   }
+  model.rotary_part = reader.number({"partial_rotary_factor"}, model.rotary_part);
   beyondUnless(reader, model, "partial_rotary_factor", 1.0);
 }
 

@@ -1,6 +1,7 @@
 // DeepSeek's mixtures: DeepSeek-V2 and V3 and Kimi-K2 with latent attention, GLM-4.5 with grouped attention.
 #include "compiler/Import/HuggingFaceFamily.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace smelt::hf {
@@ -18,7 +19,7 @@ int64_t mustCount(ConfigReader &reader, std::string_view key, std::string_view n
   return reader.count({key}, 0);
 }
 
-ExpertMlp readExperts(ConfigReader &reader, bool correction_bias) {
+ExpertMlp readExperts(ConfigReader &reader, Model &model, bool correction_bias) {
   ExpertMlp mlp{.experts = reader.size({"n_routed_experts", "num_experts", "num_local_experts"}),
                 .top_k = reader.size({"num_experts_per_tok"}),
                 .width = reader.size({"moe_intermediate_size"}),
@@ -26,7 +27,8 @@ ExpertMlp readExperts(ConfigReader &reader, bool correction_bias) {
   if (mlp.top_k > mlp.experts) {
     reader.problem("num_experts_per_tok", "'num_experts_per_tok' is more than the number of experts");
   }
-  mlp.shared_width = mlp.width * mustCount(reader, "n_shared_experts", "no shared experts");
+  model.equal_shared = mustCount(reader, "n_shared_experts", "no shared experts");
+  mlp.shared_width = mlp.width * model.equal_shared;
   return mlp;
 }
 
@@ -69,6 +71,7 @@ void readRouting(ConfigReader &reader, Model &model, std::string_view scoring, b
   beyondUnless(reader, model, "routed_scaling_factor", 1.0);
   const int64_t groups = reader.count({"n_group"}, 1);
   const int64_t chosen = reader.count({"topk_group"}, 1);
+  model.expert_groups = std::max<int64_t>(1, groups);
   if (groups > 1 || chosen > 1) {
     beyondSpec(model, "routing within groups of experts (n_group)");
   }
@@ -96,7 +99,7 @@ void readDeepSeek(ConfigReader &reader, Model &model, std::string_view method, s
                                "for it",
                                topk_method));
   }
-  const ExpertMlp experts = readExperts(reader, topk_method == "noaux_tc");
+  const ExpertMlp experts = readExperts(reader, model, topk_method == "noaux_tc");
   readRouting(reader, model, scoring, renormalize);
   refuseSwitchedOn(reader, {"mlp_bias"});
   reader.ignore({"aux_loss_alpha", "seq_aux", "ep_size", "rope_interleave"});
@@ -117,10 +120,11 @@ void readGlm4Moe(ConfigReader &reader, Model &model) {
   budget::GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk));
   attention.query_bias = attention.key_bias = attention.value_bias = reader.flag({"attention_bias"}, false);
   attention.qk_norm = reader.flag({"use_qk_norm"}, false) ? spec::QkNorm::per_head : spec::QkNorm::none;
-  const ExpertMlp experts = readExperts(reader, true);
+  const ExpertMlp experts = readExperts(reader, model, true);
   readRouting(reader, model, "sigmoid", true);
   if (!reader.has({"partial_rotary_factor"})) {
     beyondSpec(model, "RoPE over half of each head");
+    model.rotary_part = 0.5;
   }
   model.architecture.groups = buildDeepSeekLayers(reader, trunk, attention, experts);
   readMtp(reader, model, attention, experts);

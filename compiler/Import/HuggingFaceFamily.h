@@ -69,6 +69,10 @@ std::vector<budget::LayerGroup> buildLayers(int64_t layers,
                                             const std::function<budget::Layer(int64_t)> &layer,
                                             int64_t visits = 1, bool looped = false);
 
+// "segments" of a looped model, after its family was read: visits, and the heads that segments have of their
+// own.
+void readSegments(ConfigReader &reader, Model &model);
+
 // Notes that a spec cannot say this.
 void beyondSpec(Model &model, std::string what);
 // The same, unless the key is missing or has the value that changes nothing.

@@ -142,6 +142,7 @@ void readLlama4(ConfigReader &reader, Model &model) {
   setBias(attention, reader.flag({"attention_bias"}, false));
   ExpertMlp experts = readExperts(reader, {"num_local_experts", "num_experts"});
   experts.shared_width = experts.width;
+  model.equal_shared = 1;
   const std::vector<bool> moe = llama4MoeLayers(reader, trunk.layers);
   const bool all_moe = std::find(moe.begin(), moe.end(), false) == moe.end();
   const budget::DenseMlp dense{.width = all_moe ? reader.size({"intermediate_size_mlp"}, 16384)

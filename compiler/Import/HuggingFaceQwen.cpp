@@ -110,6 +110,9 @@ void readQwen3Next(ConfigReader &reader, Model &model) {
                                        .conv_kernel = reader.size({"linear_conv_kernel_dim"}, 4)};
   const QwenFfn ffn(reader, trunk.layers, true);
   model.renormalize = reader.flag({"norm_topk_prob"}, true);
+  if (!reader.has({"partial_rotary_factor", "rope_parameters"})) {
+    model.rotary_part = 0.25; // the class's
+  }
   const int64_t interval = reader.size({"full_attention_interval"}, 4);
   const auto types = readLayerTypes(reader, trunk.layers, true,
                                     [&](int64_t i) { return LayerType{.linear = (i + 1) % interval != 0}; });

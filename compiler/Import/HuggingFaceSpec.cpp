@@ -30,11 +30,16 @@ public:
     for (const budget::Adapter &adapter : a.adapters) {
       refuse("the " + adapter.name);
     }
+    // Without segments, every group that loops is of the one loop.
+    const auto loops = std::count_if(model.segments.begin(), model.segments.end(),
+                                     [](const LoopSegment &segment) { return segment.visits > 1; });
     const auto looped = std::count_if(a.groups.begin(), a.groups.end(),
                                       [](const budget::LayerGroup &group) { return group.visits > 1; });
-    refuseIf(looped > 1, "a loop over layers of different kinds");
+    refuseIf(looped > std::max<int64_t>(1, loops), "a loop over layers of different kinds");
+    int64_t first = 0;
     for (const budget::LayerGroup &group : a.groups) {
-      addSegment(group);
+      addSegment(group, segmentAt(first));
+      first += group.layers;
     }
     if (refused.empty()) {
       spec.attention = spec.segments.front().attention;
@@ -58,9 +63,24 @@ private:
     }
   }
 
-  void addSegment(const budget::LayerGroup &group) {
-    // The models' loops add their updates in full; a spec's default would scale them.
-    spec::Segment segment{.layers = group.layers, .visits = group.visits, .residual_scale = 1.0};
+  // The segment of a model that smeltc wrote. Other models' loops add their updates in full; a spec's default
+  // would scale them.
+  LoopSegment segmentAt(int64_t layer) const {
+    int64_t end = 0;
+    for (const LoopSegment &segment : model.segments) {
+      end += segment.layers;
+      if (layer < end) {
+        return segment;
+      }
+    }
+    return {};
+  }
+
+  void addSegment(const budget::LayerGroup &group, const LoopSegment &loop) {
+    spec::Segment segment{.layers = group.layers,
+                          .visits = group.visits,
+                          .order = loop.order,
+                          .residual_scale = loop.residual_scale};
     refuseIf(group.layer.reach == budget::Reach::sliding,
              fmt::format("a sliding window of {} positions", group.layer.window));
     refuseIf(group.layer.reach == budget::Reach::chunked,

@@ -7,11 +7,37 @@
 #include <fmt/ranges.h>
 
 namespace smelt::law {
+namespace {
+
+bool isAsFitted(const LoopedSpan &loop) {
+  return loop.visits == 2 && std::abs(2 * loop.looped - loop.layers) <= 1;
+}
+
+std::string loopText(const LoopedSpan &loop) {
+  return fmt::format("{} of {} layers visited {} times", loop.looped, loop.layers, loop.visits);
+}
+
+std::string caveatText(const std::vector<std::string> &loops) {
+  return fmt::format("the law '{}' describes half of the layers visited twice, not {}", loopedLaw().name,
+                     loops.empty() ? "a model without a loop" : fmt::format("{}", fmt::join(loops, " and ")));
+}
+
+} // namespace
 
 spec::ModelSpec fullyActiveControl(const spec::ModelSpec &model) {
   spec::ModelSpec control = model;
   if (control.moe) {
     control.moe->experts = control.moe->top_k;
+  }
+  return control;
+}
+
+budget::Architecture fullyActiveControl(const budget::Architecture &model) {
+  budget::Architecture control = model;
+  for (budget::LayerGroup &group : control.groups) {
+    if (auto *experts = std::get_if<budget::ExpertMlp>(&group.layer.ffn)) {
+      experts->experts = experts->top_k;
+    }
   }
   return control;
 }
@@ -45,19 +71,17 @@ std::string loopCaveat(const spec::ModelSpec &looped) {
   bool as_fitted = false;
   for (const spec::Segment &segment : looped.segments) {
     if (segment.visits > 1) {
-      int64_t twice = 2 * segment.layers;
-      as_fitted = segment.visits == 2 && segment.order == spec::VisitOrder::block &&
-                  std::abs(twice - looped.physicalLayers()) <= 1;
-      loops.push_back(fmt::format("{} of {} layers visited {} times{}", segment.layers,
-                                  looped.physicalLayers(), segment.visits,
-                                  segment.order == spec::VisitOrder::layer ? ", each in turn" : ""));
+      const LoopedSpan loop{segment.layers, looped.physicalLayers(), segment.visits};
+      const bool in_turn = segment.order == spec::VisitOrder::layer;
+      as_fitted = isAsFitted(loop) && !in_turn;
+      loops.push_back(loopText(loop) + (in_turn ? ", each in turn" : ""));
     }
   }
-  if (loops.size() == 1 && as_fitted) {
-    return "";
-  }
-  return fmt::format("the law '{}' describes half of the layers visited twice, not {}", loopedLaw().name,
-                     loops.empty() ? "a model without a loop" : fmt::format("{}", fmt::join(loops, " and ")));
+  return loops.size() == 1 && as_fitted ? "" : caveatText(loops);
+}
+
+std::string loopCaveat(const LoopedSpan &loop) {
+  return isAsFitted(loop) ? "" : caveatText({loopText(loop)});
 }
 
 } // namespace smelt::law

@@ -63,7 +63,7 @@ public:
 
 private:
   static double score(const Bound &bound) {
-    return std::sqrt(bound.squares) + kResidualWeight * bound.residual;
+    return std::sqrt(bound.squares) + kResidualWeight * bound.sum;
   }
   bool less(const RankedShape &a, const RankedShape &b) const override { return a < b; }
 };
@@ -72,8 +72,8 @@ class Nearest : public Sorted {
 public:
   using Sorted::Sorted;
 
-  bool hopeless(const Bound &bound) const override { return full() && bound.residual > last().sum; }
-  double room(const Bound &bound) const override { return full() ? last().sum - bound.residual : kUnlimited; }
+  bool hopeless(const Bound &bound) const override { return full() && bound.sum > last().sum; }
+  double room(const Bound &bound) const override { return full() ? last().sum - bound.sum : kUnlimited; }
 
 private:
   bool less(const RankedShape &a, const RankedShape &b) const override {
@@ -84,7 +84,7 @@ private:
 class Front : public Collector {
 public:
   bool hopeless(const Bound &bound) const override {
-    const FrontKey key = frontKey(bound.residual, std::sqrt(bound.squares), bound.misfit);
+    const FrontKey key = frontKey(bound.worst, std::sqrt(bound.squares), bound.misfit);
     const auto covers = [&](const Entry &entry) { return entry.key.covers(key) && entry.key != key; };
     // Neighbours mostly fall to the same point.
     if (last_cover < front.size() && covers(front[last_cover])) {

@@ -11,8 +11,9 @@ namespace smelt::planner {
 // What is known of every point below a node of the search: the differences, distance and misfit of each are
 // at least these.
 struct Bound {
-  double squares = 0;  // of the shape distance
-  double residual = 0; // of the KV cache, weighted
+  double squares = 0; // of the shape distance
+  double sum = 0;     // of the differences known so far, weighted: the KV cache first
+  double worst = 0;   // of the same
   int64_t misfit = 0;
 };
 
@@ -25,7 +26,8 @@ enum class Goal {
 class Collector {
 public:
   virtual ~Collector() = default;
-  // No point below the bound can enter the result. Strict, so that all of several equal points are seen.
+  // No point below the bound can enter the result. Strict, so that all of several equal points are seen. What
+  // is hopeless is so with a larger distance, too.
   virtual bool hopeless(const Bound &bound) const = 0;
   // The largest weighted difference of one budget with which a point below the bound could enter the result.
   virtual double room(const Bound &bound) const = 0;

@@ -10,14 +10,13 @@ namespace smelt::planner {
 namespace {
 
 using budget::Budget;
-using spec::ModelSpec;
 
 double relative(int64_t value, int64_t target) {
   return target == 0 ? 0 : static_cast<double>(value - target) / static_cast<double>(target);
 }
 
-Residuals residualsOf(const ModelSpec &spec, const Budget &target, budget::Attended attended) {
-  const Budget budget = budget::computeBudget(spec, attended).budget.value_or(Budget{});
+Residuals residualsOf(const budget::Architecture &model, const Budget &target, budget::Attended attended) {
+  const Budget budget = budget::computeBudget(model, attended).budget.value_or(Budget{});
   Residuals residuals;
   for (const MatchedBudget &matched : matchedBudgets()) {
     residuals.*matched.residual = relative(budget.*matched.value, target.*matched.value);
@@ -34,7 +33,7 @@ struct Knob {
 std::string valuesText(const Shape &shape, const Knob &knob) {
   std::string text;
   for (int64_t Shape::*field : knob.fields) {
-    const int64_t value = shape.*field == 0 ? shape.kv_heads : shape.*field;
+    const int64_t value = shape.*field > 0 ? shape.*field : shape.*knob.fields.front();
     text += (text.empty() ? "" : "/") + std::to_string(value);
   }
   return text;
@@ -42,19 +41,17 @@ std::string valuesText(const Shape &shape, const Knob &knob) {
 
 class Steps {
 public:
-  Steps(const ModelSpec &baseline, const Candidate &candidate, budget::Attended attended)
-      : baseline(baseline), attended(attended),
-        target(budget::computeBudget(baseline, attended).budget.value_or(Budget{})), from(shapeOf(baseline)),
-        to(shapeOf(candidate.spec)) {
-    looped = candidate.spec;
-    looped.mlp = baseline.mlp;
-    looped.moe = baseline.moe;
-  }
+  Steps(const Baseline &baseline, const Candidate &candidate, budget::Attended attended)
+      : baseline(baseline), looped(candidate.architecture), attended(attended),
+        target(budget::computeBudget(baseline.architecture, attended).budget.value_or(Budget{})),
+        from(shapeOf(baseline.architecture)), to(candidate.shape) {}
 
   std::vector<KnobStep> list(const Candidate &candidate) {
     add("loop", loopText(candidate));
     change({"kv_heads", to.looped_kv_heads > 0 ? std::vector{&Shape::kv_heads, &Shape::looped_kv_heads}
                                                : std::vector{&Shape::kv_heads}});
+    change({"kv_rank", to.looped_kv_rank > 0 ? std::vector{&Shape::kv_rank, &Shape::looped_kv_rank}
+                                             : std::vector{&Shape::kv_rank}});
     for (const Knob &knob :
          {Knob{"head_dim", {&Shape::head_dim}}, Knob{"query_heads", {&Shape::query_heads}},
           Knob{"top_k", {&Shape::top_k}}, Knob{"hidden_size", {&Shape::hidden_size}},
@@ -69,8 +66,9 @@ private:
     const LoopPlacement &at = candidate.placement;
     std::string text = fmt::format("{} of {} layers run {} times", at.looped,
                                    at.prelude + at.looped + at.coda, candidate.visits);
-    if (looped.physicalLayers() != baseline.physicalLayers()) {
-      text += fmt::format("; {} layers before", baseline.physicalLayers());
+    const int64_t before_loop = physicalLayers(baseline.architecture);
+    if (physicalLayers(looped) != before_loop) {
+      text += fmt::format("; {} layers before", before_loop);
     }
     return text;
   }
@@ -89,7 +87,7 @@ private:
   }
 
   void add(std::string knob, std::string text) {
-    const Residuals now = residualsOf(applyShape(looped, from), target, attended);
+    const Residuals now = residualsOf(applyShape(baseline, looped, from), target, attended);
     Residuals paid;
     for (const MatchedBudget &matched : matchedBudgets()) {
       paid.*matched.residual = now.*matched.residual - before.*matched.residual;
@@ -98,10 +96,10 @@ private:
     before = now;
   }
 
-  const ModelSpec &baseline;
+  const Baseline &baseline;
+  const budget::Architecture &looped;
   const budget::Attended attended;
   const Budget target;
-  ModelSpec looped; // the candidate's segments with the baseline's experts, for widths that follow
   Shape from;
   const Shape to;
   Residuals before;
@@ -124,13 +122,12 @@ std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * std:
 std::string pointText(const Candidate &candidate, const Targets &targets) {
   return fmt::format("worst difference {} ({}), shape distance {:.4f}, hardware misfit {}; {}",
                      percent(candidate.residuals.worst(targets)), worstBudget(candidate, targets).key,
-                     candidate.shape_distance, candidate.fit.misfit(),
-                     shapeText(shapeOf(candidate.spec), false));
+                     candidate.shape_distance, candidate.fit.misfit(), shapeText(candidate.shape, false));
 }
 
 // "The closest match is the pick." or what it is.
 std::string alternative(std::string_view what, const Candidate &other, const Plan &plan) {
-  if (other.spec == plan.pick.spec) {
+  if (other.architecture == plan.pick.architecture) {
     return fmt::format("The {} is the pick itself.", what);
   }
   return fmt::format("The {}: {}.", what, pointText(other, plan.targets));
@@ -138,7 +135,7 @@ std::string alternative(std::string_view what, const Candidate &other, const Pla
 
 } // namespace
 
-std::vector<KnobStep> knobSteps(const ModelSpec &baseline, const Candidate &candidate,
+std::vector<KnobStep> knobSteps(const Baseline &baseline, const Candidate &candidate,
                                 budget::Attended attended) {
   return Steps(baseline, candidate, attended).list(candidate);
 }
@@ -190,8 +187,7 @@ std::string whatBlocks(const Plan &plan, double worst, double distance) {
     if (candidate.shape_distance <= distance) {
       const MatchedBudget &blocking = worstBudget(candidate, plan.targets);
       text += fmt::format(": {} stops at {:+.2f} % there ({})", blocking.key,
-                          100 * candidate.residuals.*blocking.residual,
-                          shapeText(shapeOf(candidate.spec), false));
+                          100 * candidate.residuals.*blocking.residual, shapeText(candidate.shape, false));
       break;
     }
   }
@@ -204,21 +200,22 @@ std::string whatBlocks(const Plan &plan, double worst, double distance) {
   }
   return text + (next ? fmt::format("; {} takes a distance of {:.4f} ({})",
                                     percent(next->residuals.worst(plan.targets)), next->shape_distance,
-                                    shapeText(shapeOf(next->spec), false))
+                                    shapeText(next->shape, false))
                       : "; nor is any other");
 }
 
-std::string comparedWith(const ModelSpec &baseline, const Plan &plan, const ModelSpec &other) {
+std::string comparedWith(const Baseline &baseline, const Plan &plan, const Baseline &other) {
   int64_t visits = 1;
-  for (const spec::Segment &segment : other.segments) {
-    visits = std::max(visits, segment.visits);
+  for (const budget::LayerGroup &group : other.architecture.groups) {
+    visits = std::max(visits, group.visits);
   }
-  const double depth_ratio =
-      static_cast<double>(other.physicalLayers()) / static_cast<double>(baseline.physicalLayers());
-  const double distance = shapeDistance(shapeOf(other), shapeOf(baseline), visits, depth_ratio);
-  const double worst = residualsOf(other, plan.baseline, plan.attended).worst(plan.targets);
+  const Shape shape = other.spec ? shapeOf(*other.spec) : shapeOf(other.architecture);
+  const double depth_ratio = static_cast<double>(physicalLayers(other.architecture)) /
+                             static_cast<double>(physicalLayers(baseline.architecture));
+  const double distance = shapeDistance(shape, shapeOf(baseline.architecture), visits, depth_ratio);
+  const double worst = residualsOf(other.architecture, plan.baseline, plan.attended).worst(plan.targets);
   const std::string standing = fmt::format("{} has a worst difference of {} at a shape distance of {:.4f}",
-                                           other.name, percent(worst), distance);
+                                           other.name(), percent(worst), distance);
   if (const Candidate *closer = closerMatch(plan, worst, distance)) {
     return fmt::format("{}; closer and no less like the baseline: {}", standing,
                        pointText(*closer, plan.targets));

@@ -19,7 +19,7 @@ struct KnobStep {
 // From the baseline to the candidate one knob at a time: first the loop, then the heads, which settle the KV
 // cache, then the widths, which settle the FLOPs, then the experts, which settle the parameters. Knobs that
 // the candidate leaves alone are left out. Every intermediate model is counted in full, valid or not.
-std::vector<KnobStep> knobSteps(const spec::ModelSpec &baseline, const Candidate &candidate,
+std::vector<KnobStep> knobSteps(const Baseline &baseline, const Candidate &candidate,
                                 budget::Attended attended);
 
 // Sentences on why the plan's pick and not another point of the front: how it was chosen, and what the
@@ -36,6 +36,6 @@ std::string whatBlocks(const Plan &plan, double worst, double distance);
 
 // How the plan stands against another looped model of the same baseline: a match that is closer and no less
 // like the baseline, or what blocks one.
-std::string comparedWith(const spec::ModelSpec &baseline, const Plan &plan, const spec::ModelSpec &other);
+std::string comparedWith(const Baseline &baseline, const Plan &plan, const Baseline &other);
 
 } // namespace smelt::planner

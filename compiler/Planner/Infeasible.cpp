@@ -40,7 +40,7 @@ std::string toleranceText(const Targets &targets) {
   return text;
 }
 
-std::string pointText(const Candidate &candidate) { return shapeText(shapeOf(candidate.spec), false); }
+std::string pointText(const Candidate &candidate) { return shapeText(candidate.shape, false); }
 
 std::string reachText(const BudgetReach &reach, const Budget &target) {
   for (const MatchedBudget &matched : matchedBudgets()) {
@@ -68,22 +68,29 @@ const std::array<MatchedBudget, 3> &matchedBudgets() {
 }
 
 std::string shapeText(const Shape &shape, bool with_top_k) {
-  std::string text = fmt::format("hidden_size {}, query_heads {}, kv_heads {}", shape.hidden_size,
-                                 shape.query_heads, shape.kv_heads);
-  if (shape.looped_kv_heads > 0) {
-    text += fmt::format(", looped kv_heads {}", shape.looped_kv_heads);
-  }
-  text += fmt::format(", head_dim {}, expert_hidden_size {}, experts {}", shape.head_dim,
-                      shape.expert_hidden_size, shape.experts);
-  if (with_top_k) {
-    text += fmt::format(", top_k {}", shape.top_k);
-  }
+  std::string text;
+  const auto add = [&](const char *name, int64_t value, bool says_something = true) {
+    if (says_something && value > 0) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+    }
+  };
+  add("hidden_size", shape.hidden_size);
+  add("query_heads", shape.query_heads);
+  add("kv_heads", shape.kv_heads);
+  add("looped kv_heads", shape.looped_kv_heads);
+  add("kv_rank", shape.kv_rank);
+  add("looped kv_rank", shape.looped_kv_rank);
+  add("head_dim", shape.head_dim, shape.kv_rank == 0);
+  add("expert_hidden_size", shape.expert_hidden_size);
+  add("experts", shape.experts);
+  add("top_k", shape.top_k, with_top_k);
   return text;
 }
 
 std::string infeasibleText(const PlanResult &result, const Budget &target, const Targets &targets) {
   if (!result.nearest) {
-    return "the lattice has no points: no head size and numbers of heads of it go together";
+    return "the lattice has no points: no head size and numbers of heads of it go together, or no KV rank "
+           "keeps the KV cache; name some with head_dim and kv_heads, or kv_rank and looped_kv_rank";
   }
   std::string text =
       fmt::format("no point of the lattice is within {}; at the nearest ({}) {}", toleranceText(targets),

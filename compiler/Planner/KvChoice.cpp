@@ -33,4 +33,23 @@ std::vector<KvChoice> exactKvChoices(int64_t kv_width, int64_t visits, const Axi
   return choices;
 }
 
+std::vector<KvChoice> rankChoices(const Axis &kv_rank, const Axis &looped_kv_rank, int64_t head_dim) {
+  std::vector<KvChoice> choices;
+  for (const int64_t rank : kv_rank.values()) {
+    for (const int64_t looped : looped_kv_rank.empty() ? std::vector<int64_t>{0} : looped_kv_rank.values()) {
+      choices.push_back({.head_dim = head_dim, .kv_rank = rank, .looped_kv_rank = looped});
+    }
+  }
+  return choices;
+}
+
+std::vector<KvChoice> exactRankChoices(int64_t kv_rank, int64_t rope_dim, int64_t visits, int64_t head_dim) {
+  const int64_t width = kv_rank + rope_dim;
+  const int64_t looped = width / visits - rope_dim;
+  if (width % visits != 0 || looped < 1) {
+    return {};
+  }
+  return {{.head_dim = head_dim, .kv_rank = kv_rank, .looped_kv_rank = looped}};
+}
+
 } // namespace smelt::planner

@@ -9,6 +9,7 @@
 namespace smelt::planner {
 namespace {
 
+using budget::LayerGroup;
 using spec::ModelSpec;
 using spec::Segment;
 
@@ -43,6 +44,94 @@ std::vector<Segment> slice(const ModelSpec &baseline, int64_t begin, int64_t end
     append(result, baseline.segments[i], std::max<int64_t>(0, std::min(end, last) - std::max(begin, first)));
   }
   return result;
+}
+
+std::string emptySpan(double span, int64_t layers) {
+  return fmt::format("a span of {} of {} layers has no layer; it must be more than 0, at most 1 and reach at "
+                     "least one layer",
+                     span, layers);
+}
+
+LoopedModel refuse(std::string error) { return {.architecture = std::nullopt, .error = std::move(error)}; }
+
+// Dense layers at the beginning of a model that has none later.
+int64_t densePrefix(const budget::Architecture &architecture) {
+  int64_t prefix = 0;
+  bool experts = false;
+  for (const budget::LayerGroup &group : architecture.groups) {
+    const bool dense = std::holds_alternative<budget::DenseMlp>(group.layer.ffn);
+    if (dense && experts) {
+      return 0;
+    }
+    experts = experts || !dense;
+    prefix += dense ? group.layers : 0;
+  }
+  return prefix;
+}
+
+// The layers [begin, end), visited so often.
+void appendSlice(std::vector<LayerGroup> &result, const budget::Architecture &baseline, int64_t begin,
+                 int64_t end, int64_t visits) {
+  int64_t first = 0;
+  for (LayerGroup group : baseline.groups) {
+    const int64_t last = first + group.layers;
+    group.layers = std::min(end, last) - std::max(begin, first);
+    group.visits = visits;
+    group.looped = visits > 1;
+    if (group.layers > 0) {
+      result.push_back(group);
+    }
+    first = last;
+  }
+}
+
+LoopedModel loopLayers(const budget::Architecture &baseline, double span, int64_t visits) {
+  const int64_t layers = physicalLayers(baseline);
+  const std::optional<LoopPlacement> placement = placeLoop(layers, span);
+  if (!placement) {
+    return refuse(emptySpan(span, layers));
+  }
+  if (const int64_t dense = densePrefix(baseline); placement->prelude < dense) {
+    return refuse(fmt::format(
+        "the span, layers {} to {}, reaches into the first {} layers, which are dense and stay unlooped: "
+        "choose a span of at most {:.3g}",
+        placement->prelude, placement->prelude + placement->looped - 1, dense,
+        std::max(0.0, 1 - 2 * static_cast<double>(dense) / static_cast<double>(layers))));
+  }
+  LoopedModel result{.architecture = baseline};
+  const int64_t end = placement->prelude + placement->looped;
+  std::vector<LayerGroup> groups;
+  appendSlice(groups, baseline, 0, placement->prelude, 1);
+  appendSlice(groups, baseline, placement->prelude, end, visits);
+  appendSlice(groups, baseline, end, layers, 1);
+  result.architecture->groups = std::move(groups);
+  return result;
+}
+
+LoopedModel loopArchitecture(budget::Architecture baseline, int64_t layers, double span, int64_t visits) {
+  if (const std::string error = checkUnlooped(baseline); !error.empty()) {
+    return refuse(error);
+  }
+  if (layers != physicalLayers(baseline)) {
+    if (baseline.groups.size() > 1) {
+      return refuse(fmt::format(
+          "layers cannot be free: the baseline's layers are of different kinds, and which of them there "
+          "should be more of is not known; pin layers to {}",
+          physicalLayers(baseline)));
+    }
+    baseline.groups.front().layers = layers;
+  }
+  return loopLayers(baseline, span, visits);
+}
+
+LoopedModel loopSpec(const ModelSpec &baseline, int64_t layers, double span, int64_t visits) {
+  const LoopedResult deep =
+      layers == baseline.physicalLayers() ? LoopedResult{baseline, ""} : withLayers(baseline, layers);
+  const LoopedResult looped = deep.spec ? loopMiddle(*deep.spec, span, visits) : deep;
+  if (!looped.spec) {
+    return refuse(looped.error);
+  }
+  return {.architecture = budget::architectureOf(*looped.spec), .spec = looped.spec};
 }
 
 } // namespace
@@ -87,10 +176,7 @@ LoopedResult loopMiddle(const ModelSpec &baseline, double span, int64_t visits) 
   const int64_t layers = baseline.physicalLayers();
   const std::optional<LoopPlacement> placement = placeLoop(layers, span);
   if (!placement) {
-    return {std::nullopt,
-            fmt::format("a span of {} of {} layers has no layer; it must be more than 0, at most 1 and "
-                        "reach at least one layer",
-                        span, layers)};
+    return {std::nullopt, emptySpan(span, layers)};
   }
   const int64_t end = placement->prelude + placement->looped;
   const std::vector<Segment> looped = slice(baseline, placement->prelude, end);
@@ -113,6 +199,19 @@ LoopedResult loopMiddle(const ModelSpec &baseline, double span, int64_t visits) 
     result.spec->segments.push_back(segment);
   }
   return result;
+}
+
+LoopedModel loopedModel(const Baseline &baseline, int64_t layers, double span, int64_t visits) {
+  return baseline.spec ? loopSpec(*baseline.spec, layers, span, visits)
+                       : loopArchitecture(baseline.architecture, layers, span, visits);
+}
+
+int64_t physicalLayers(const budget::Architecture &architecture) {
+  int64_t layers = 0;
+  for (const LayerGroup &group : architecture.groups) {
+    layers += group.layers;
+  }
+  return layers;
 }
 
 } // namespace smelt::planner

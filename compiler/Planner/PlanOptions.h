@@ -42,6 +42,9 @@ struct PlanOptions {
   Lattice query_heads = {};
   std::vector<int64_t> kv_heads = {};        // numbers of KV heads to try; empty: the baseline's
   std::vector<int64_t> looped_kv_heads = {}; // per_segment only; empty: the KV heads over the visits
+  // Of latent attention, in place of head_dim and KV heads.
+  Lattice kv_rank = {};
+  std::vector<int64_t> looped_kv_ranks = {}; // per_segment only; empty: the rank that keeps the KV cache
 
   // Free on request; empty: the baseline's or the one above.
   std::vector<int64_t> top_k = {};
@@ -63,19 +66,21 @@ std::string checkOptions(const PlanOptions &options);
 // The lattice that the options give for a baseline: from a quarter to twice the baseline's hidden_size, from
 // an eighth to twice its expert width, up to four times its query heads, and from top_k to sixteen times its
 // experts.
-ShapeLattice latticeFor(const spec::ModelSpec &baseline, const PlanOptions &options);
+ShapeLattice latticeFor(const Baseline &baseline, const PlanOptions &options);
 
 // The numbers of KV heads and the head sizes to try: by default the baseline's, and even numbers up to twice
 // its KV width over the fewest KV heads.
-Axis kvHeadsFor(const spec::ModelSpec &baseline, const PlanOptions &options);
-Axis headDimFor(const spec::ModelSpec &baseline, const PlanOptions &options);
+Axis kvHeadsFor(const Baseline &baseline, const PlanOptions &options);
+Axis headDimFor(const Baseline &baseline, const PlanOptions &options);
+// The KV ranks to try: by default multiples of 8 up to twice the baseline's, or with ranks per segment the
+// baseline's.
+Axis kvRankFor(const Baseline &baseline, const PlanOptions &options);
 
-// The KV geometries to try on a loop. In per-segment geometry without KV heads asked for, those with exactly
-// the baseline's KV cache.
-std::vector<KvChoice> kvChoicesFor(const spec::ModelSpec &baseline, const PlanOptions &options,
-                                   int64_t visits);
+// The KV geometries to try on a loop. In per-segment geometry without KV heads or ranks asked for, those with
+// exactly the baseline's KV cache.
+std::vector<KvChoice> kvChoicesFor(const Baseline &baseline, const PlanOptions &options, int64_t visits);
 
-// Which variable's lattice has no point, or "".
-std::string checkLattice(const spec::ModelSpec &baseline, const PlanOptions &options);
+// Which variable's lattice has no point or is not the baseline's to choose, or "".
+std::string checkLattice(const Baseline &baseline, const PlanOptions &options);
 
 } // namespace smelt::planner

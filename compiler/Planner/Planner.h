@@ -4,6 +4,7 @@
 
 #include "compiler/Budget/Attended.h"
 #include "compiler/Budget/Budget.h"
+#include "compiler/Planner/Baseline.h"
 #include "compiler/Planner/LoopPlacement.h"
 #include "compiler/Planner/PlanOptions.h"
 #include "compiler/Planner/ShapeSearch.h"
@@ -17,7 +18,9 @@
 namespace smelt::planner {
 
 struct Candidate {
-  spec::ModelSpec spec;
+  budget::Architecture architecture;
+  std::optional<spec::ModelSpec> spec = {}; // the same, where the baseline is a spec
+  Shape shape = {};
   budget::Budget budget = {};
   Residuals residuals = {}; // against the baseline
   double shape_distance = 0;
@@ -58,7 +61,7 @@ struct PlanResult {
   explicit operator bool() const { return plan.has_value(); }
 };
 
-// The same result for the same arguments on every machine. The baseline must be valid.
-PlanResult plan(const spec::ModelSpec &baseline, const PlanOptions &options = {});
+// The same result for the same arguments on every machine. A spec must be valid.
+PlanResult plan(const Baseline &baseline, const PlanOptions &options = {});
 
 } // namespace smelt::planner

@@ -20,9 +20,56 @@ int64_t proportional(int64_t value, int64_t numerator, int64_t denominator) {
 
 double ratio(int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
 
+// The heads of the first layers, and of looped ones what differs.
+void addHeads(const budget::LayerGroup &group, Shape &shape) {
+  const bool first = shape.query_heads == 0;
+  if (const auto *grouped = std::get_if<budget::GroupedAttention>(&group.layer.attention)) {
+    if (first) {
+      shape.query_heads = grouped->query_heads;
+      shape.kv_heads = grouped->kv_heads;
+      shape.head_dim = grouped->head_dim;
+    } else if (group.visits > 1 && grouped->kv_heads != shape.kv_heads) {
+      shape.looped_kv_heads = grouped->kv_heads;
+    }
+  } else if (const auto *latent = std::get_if<budget::LatentAttention>(&group.layer.attention)) {
+    if (first) {
+      shape.query_heads = latent->heads;
+      shape.head_dim = latent->nope_dim + latent->rope_dim;
+      shape.kv_rank = latent->kv_rank;
+    } else if (group.visits > 1 && latent->kv_rank != shape.kv_rank) {
+      shape.looped_kv_rank = latent->kv_rank;
+    }
+  }
+}
+
 } // namespace
 
+budget::Architecture applyShape(const Baseline &baseline, const budget::Architecture &looped,
+                                const Shape &shape) {
+  budget::Architecture result = looped;
+  result.hidden_size = shape.hidden_size;
+  const auto apply = [&](budget::Layer &layer, bool loops) {
+    applyHeads(layer.attention, shape, loops);
+    if (auto *mlp = std::get_if<budget::DenseMlp>(&layer.ffn)) {
+      mlp->width = mlpWidth(baseline, shape.hidden_size);
+    } else if (auto *experts = std::get_if<budget::ExpertMlp>(&layer.ffn)) {
+      experts->experts = shape.experts;
+      experts->top_k = shape.top_k > 0 ? shape.top_k : experts->top_k;
+      experts->width = shape.expert_hidden_size;
+      experts->shared_width = sharedWidth(baseline, shape.expert_hidden_size);
+    }
+  };
+  for (budget::LayerGroup &group : result.groups) {
+    apply(group.layer, group.visits > 1);
+  }
+  if (result.mtp) {
+    apply(result.mtp->layer, false);
+  }
+  return result;
+}
+
 ModelSpec applyShape(const ModelSpec &spec, const Shape &shape) {
+  const Baseline sizes(spec);
   ModelSpec result = spec;
   const auto apply = [&](spec::Attention &attention, int64_t kv_heads) {
     attention.query_heads = shape.query_heads;
@@ -36,17 +83,43 @@ ModelSpec applyShape(const ModelSpec &spec, const Shape &shape) {
     apply(segment.attention, own ? shape.looped_kv_heads : shape.kv_heads);
   }
   if (spec.mlp) {
-    result.mlp->hidden_size = mlpWidth(spec, shape);
+    result.mlp->hidden_size = proportional(spec.mlp->hidden_size, shape.hidden_size, spec.hidden_size);
   }
   if (spec.moe) {
     result.moe->experts = shape.experts;
     result.moe->expert_hidden_size = shape.expert_hidden_size;
     result.moe->top_k = shape.top_k > 0 ? shape.top_k : spec.moe->top_k;
     if (spec.moe->shared_experts > 0) {
-      result.moe->shared_expert_hidden_size = sharedWidth(spec, shape) / spec.moe->shared_experts;
+      result.moe->shared_expert_hidden_size =
+          sharedWidth(sizes, shape.expert_hidden_size) / spec.moe->shared_experts;
     }
   }
   return result;
+}
+
+void applyHeads(budget::Attention &attention, const Shape &shape, bool looped) {
+  if (auto *grouped = std::get_if<budget::GroupedAttention>(&attention)) {
+    grouped->query_heads = shape.query_heads;
+    grouped->kv_heads = looped && shape.looped_kv_heads > 0 ? shape.looped_kv_heads : shape.kv_heads;
+    grouped->head_dim = shape.head_dim;
+  } else if (auto *latent = std::get_if<budget::LatentAttention>(&attention)) {
+    latent->heads = shape.query_heads;
+    latent->kv_rank = looped && shape.looped_kv_rank > 0 ? shape.looped_kv_rank : shape.kv_rank;
+  }
+}
+
+Shape shapeOf(const budget::Architecture &architecture) {
+  Shape shape{.hidden_size = architecture.hidden_size};
+  for (const budget::LayerGroup &group : architecture.groups) {
+    addHeads(group, shape);
+    const auto *experts = std::get_if<budget::ExpertMlp>(&group.layer.ffn);
+    if (experts && shape.experts == 0) {
+      shape.expert_hidden_size = experts->width;
+      shape.experts = experts->experts;
+      shape.top_k = experts->top_k;
+    }
+  }
+  return shape;
 }
 
 Shape shapeOf(const ModelSpec &spec) {
@@ -67,17 +140,20 @@ Shape shapeOf(const ModelSpec &spec) {
   return shape;
 }
 
-int64_t sharedWidth(const ModelSpec &baseline, const Shape &shape) {
-  if (!baseline.moe || baseline.moe->shared_experts == 0) {
+int64_t sharedWidth(const Baseline &baseline, int64_t expert_hidden_size) {
+  const budget::ExpertMlp *experts = baseline.experts();
+  if (!experts || experts->shared_width == 0) {
     return 0;
   }
-  const spec::Moe &moe = *baseline.moe;
-  return moe.shared_experts *
-         proportional(moe.shared_expert_hidden_size, shape.expert_hidden_size, moe.expert_hidden_size);
+  return baseline.shared_experts * (baseline.shared_like_routed
+                                        ? expert_hidden_size
+                                        : proportional(experts->shared_width / baseline.shared_experts,
+                                                       expert_hidden_size, experts->width));
 }
 
-int64_t mlpWidth(const ModelSpec &baseline, const Shape &shape) {
-  return baseline.mlp ? proportional(baseline.mlp->hidden_size, shape.hidden_size, baseline.hidden_size) : 0;
+int64_t mlpWidth(const Baseline &baseline, int64_t hidden_size) {
+  const int64_t width = baseline.denseWidth();
+  return width > 0 ? proportional(width, hidden_size, baseline.architecture.hidden_size) : 0;
 }
 
 double squaredLog(double value, double reference) {
@@ -90,15 +166,21 @@ double headSquares(const Shape &shape, const Shape &reference, int64_t visits) {
     return squaredLog(static_cast<double>(value), static_cast<double>(from));
   };
   constexpr double kKvHeads = kKvHeadsWeight * kKvHeadsWeight;
-  double squares = kKvHeads * changed(shape.kv_heads, reference.kv_heads);
+  const bool latent = reference.kv_rank > 0;
+  double squares = latent ? 0 : kKvHeads * changed(shape.kv_heads, reference.kv_heads);
   if (shape.looped_kv_heads > 0) {
     squares += kKvHeads * changed(shape.looped_kv_heads * visits, reference.kv_heads);
+  }
+  if (shape.looped_kv_rank > 0) {
+    squares += kKvHeads * changed(shape.looped_kv_rank * visits, reference.kv_rank);
   }
   if (shape.top_k > 0 && reference.top_k > 0) {
     squares += changed(shape.top_k, reference.top_k);
   }
-  return squares + squaredLog(ratio(shape.query_heads, shape.kv_heads),
-                              ratio(reference.query_heads, reference.kv_heads));
+  return squares + (latent ? squaredLog(ratio(shape.query_heads, shape.kv_rank),
+                                        ratio(reference.query_heads, reference.kv_rank))
+                           : squaredLog(ratio(shape.query_heads, shape.kv_heads),
+                                        ratio(reference.query_heads, reference.kv_heads)));
 }
 
 double queryWidthSquares(const Shape &shape, const Shape &reference) {

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 namespace smelt::planner {
 namespace {
+
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 double relative(Wide value, int64_t target) {
   return static_cast<double>(value - target) / static_cast<double>(target);
@@ -34,16 +37,29 @@ struct Context {
   const SearchRequest &request;
   const Shape reference;
   const std::vector<int64_t> hidden_sizes, expert_widths;
+  // What follows each of them.
+  std::vector<int64_t> mlp_widths, shared_widths;
   // For a front, the multiples of 8, 4, 2 and 1: they differ in hardware fit.
-  std::vector<Axis> expert_classes;
+  struct ExpertClass {
+    Axis axis;
+    int64_t missing = 0; // factors of two that the axis' own numbers lack; those of classes before lack less
+  };
+  std::vector<ExpertClass> expert_classes;
 
   explicit Context(const SearchRequest &request)
-      : request(request), reference(shapeOf(*request.baseline)),
+      : request(request), reference(shapeOf(request.baseline->architecture)),
         hidden_sizes(request.lattice.hidden_size.values()),
         expert_widths(request.lattice.expert_hidden_size.values()) {
+    for (const int64_t hidden : hidden_sizes) {
+      mlp_widths.push_back(mlpWidth(*request.baseline, hidden));
+    }
+    for (const int64_t width : expert_widths) {
+      shared_widths.push_back(sharedWidth(*request.baseline, width));
+    }
     for (int64_t factor = request.goal == Goal::front ? kGoodExperts : 1; factor > 0; factor /= 2) {
       if (const std::optional<Axis> axis = request.lattice.experts.multiplesOf(factor)) {
-        expert_classes.push_back(*axis);
+        expert_classes.push_back(
+            {*axis, request.goal == Goal::front ? missingFactors(factor, kGoodExperts) : 0});
       }
     }
   }
@@ -54,29 +70,71 @@ class Search {
 public:
   Search(const Context &context, Collector &collector)
       : context(context), request(context.request), target(context.request.target),
-        targets(context.request.targets), collector(collector) {}
+        targets(context.request.targets), collector(collector) {
+    for (const Loop &loop : request.loops) {
+      lines_of_loops.emplace_back(*request.baseline, *loop.looped, request.attended);
+    }
+  }
 
   void visit(const Unit &next) {
     if (collector.hopeless(next.bound)) {
       return;
     }
     unit = &next;
-    lines.emplace(*request.baseline, *request.loops[next.loop].looped, request.attended);
-    Shape shape = next.shape;
-    for (const int64_t hidden : context.hidden_sizes) {
-      shape.hidden_size = hidden;
-      Bound bound = next.bound;
-      bound.squares += queryWidthSquares(shape, context.reference);
-      bound.misfit += missingFactors(hidden, kGoodHiddenSize);
-      if (!collector.hopeless(bound)) {
-        visitExpertWidths(shape, bound);
-      }
-    }
+    lines = &lines_of_loops[next.loop];
+    lines->fixHeads(next.shape);
+    visitHiddenSizes();
   }
 
 private:
+  // From the one whose Q/H is the baseline's outward, so that nothing but hopeless ones are left at some
+  // point.
+  void visitHiddenSizes() {
+    const std::vector<int64_t> &sizes = context.hidden_sizes;
+    Shape shape = unit->shape;
+    const auto squaresAt = [&](size_t index) {
+      if (index >= sizes.size()) {
+        return kUnlimited;
+      }
+      shape.hidden_size = sizes[index];
+      return queryWidthSquares(shape, context.reference);
+    };
+    const Shape &from = context.reference;
+    const double alike = static_cast<double>(shape.query_heads * shape.head_dim) *
+                         static_cast<double>(from.hidden_size) /
+                         static_cast<double>(from.query_heads * from.head_dim);
+    auto above = static_cast<size_t>(std::lower_bound(sizes.begin(), sizes.end(), alike) - sizes.begin());
+    size_t below = above - 1; // wraps around to an index that is none
+    double squares_above = squaresAt(above);
+    double squares_below = squaresAt(below);
+    while (std::min(squares_above, squares_below) < kUnlimited) {
+      const bool up = squares_above <= squares_below;
+      Bound bound = unit->bound;
+      bound.squares += up ? squares_above : squares_below;
+      if (collector.hopeless(bound)) {
+        return;
+      }
+      visitHidden(shape, bound, up ? above : below);
+      (up ? squares_above : squares_below) = squaresAt(up ? ++above : --below);
+    }
+  }
+
+  void visitHidden(Shape shape, Bound bound, size_t index) {
+    shape.hidden_size = context.hidden_sizes[index];
+    bound.misfit += missingFactors(shape.hidden_size, kGoodHiddenSize);
+    if (collector.hopeless(bound)) {
+      return;
+    }
+    lines->fixHidden(shape.hidden_size, context.mlp_widths[index]);
+    visitExpertWidths(shape, bound);
+  }
+
+  BudgetPair pairAt(size_t width_index) const {
+    return lines->pairs(context.expert_widths[width_index], context.shared_widths[width_index]);
+  }
+
   void visitExpertWidths(Shape shape, const Bound &from) {
-    const auto [first, last] = reachableWidths(shape, from);
+    const auto [first, last] = reachableWidths(from);
     for (size_t i = first; i < last; ++i) {
       shape.expert_hidden_size = context.expert_widths[i];
       Bound bound = from;
@@ -87,24 +145,29 @@ private:
       }
       bound.misfit += paddingPercent(shape);
       if (!collector.hopeless(bound)) {
-        visitExperts(shape, bound);
+        visitExperts(shape, bound, pairAt(i));
       }
     }
   }
 
   // The expert widths, as indices, at which some number of experts gives FLOPs near enough: FLOPs grow with
   // both.
-  std::pair<size_t, size_t> reachableWidths(Shape shape, const Bound &bound) const {
+  std::pair<size_t, size_t> reachableWidths(const Bound &bound) const {
     const Wide margin =
         marginOf(targets.training_flops, target.training_flops_per_token, collector.room(bound));
     // The first whose FLOPs with so many experts are at least the amount.
     const auto firstReaching = [&](int64_t experts, Wide amount) {
-      const auto &widths = context.expert_widths;
-      const auto found = std::partition_point(widths.begin(), widths.end(), [&](int64_t width) {
-        shape.expert_hidden_size = width;
-        return lines->trainingFlops(shape)(experts) < amount;
-      });
-      return static_cast<size_t>(found - widths.begin());
+      size_t low = 0;
+      size_t high = context.expert_widths.size();
+      while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (pairAt(middle).flops(experts) < amount) {
+          low = middle + 1;
+        } else {
+          high = middle;
+        }
+      }
+      return low;
     };
     return {
         firstReaching(request.lattice.experts.last(), Wide(target.training_flops_per_token) - margin),
@@ -114,8 +177,8 @@ private:
   // How far a budget may be from its target for a point to matter; a little more, so that rounding rules out
   // nothing.
   Wide marginOf(const Target &wish, int64_t budget, double room) const {
-    constexpr double kUnlimited = 1e6;
-    double difference = std::min(wish.tolerance, kUnlimited);
+    constexpr double kMost = 1e6;
+    double difference = std::min(wish.tolerance, kMost);
     if (wish.weight > 0) {
       difference = std::min(difference, room / wish.weight);
     }
@@ -123,23 +186,24 @@ private:
            1;
   }
 
-  void visitExperts(Shape &shape, const Bound &bound) {
-    const Line params = lines->params(shape);
-    const Line flops = lines->trainingFlops(shape);
-    const double room = collector.room(bound);
-    Range range{std::max(request.lattice.experts.first(), shape.top_k), request.lattice.experts.last()};
-    range.narrow(params, target.non_embedding_params,
-                 marginOf(targets.non_embedding_params, target.non_embedding_params, room));
-    range.narrow(flops, target.training_flops_per_token,
-                 marginOf(targets.training_flops, target.training_flops_per_token, room));
-    for (const Axis &axis : context.expert_classes) {
+  void visitExperts(Shape &shape, const Bound &from, const BudgetPair &pair) {
+    const auto &[params, flops] = pair;
+    for (const Context::ExpertClass &experts : context.expert_classes) {
+      Bound bound = from;
+      bound.misfit += experts.missing;
+      const double room = collector.room(bound);
+      Range range{std::max(request.lattice.experts.first(), shape.top_k), request.lattice.experts.last()};
+      range.narrow(params, target.non_embedding_params,
+                   marginOf(targets.non_embedding_params, target.non_embedding_params, room));
+      range.narrow(flops, target.training_flops_per_token,
+                   marginOf(targets.training_flops, target.training_flops_per_token, room));
       if (range.empty()) {
-        return;
+        continue;
       }
       if (request.goal == Goal::front) {
-        weighClosest(shape, bound, axis, range, params, flops);
+        weighClosest(shape, from, experts.axis, range, params, flops);
       } else {
-        weighSmallestSum(shape, bound, axis, range, params, flops);
+        weighSmallestSum(shape, from, experts.axis, range, params, flops);
       }
     }
   }
@@ -221,8 +285,9 @@ private:
   const budget::Budget &target;
   const Targets &targets;
   Collector &collector;
+  std::vector<BudgetLines> lines_of_loops;
   const Unit *unit = nullptr;
-  std::optional<BudgetLines> lines; // of the unit's loop
+  BudgetLines *lines = nullptr; // of the unit's loop
 };
 
 } // namespace
@@ -236,6 +301,9 @@ std::vector<RankedShape> searchShapes(const SearchRequest &request) {
   searches.reserve(threads);
   for (unsigned i = 0; i < threads; ++i) {
     collectors.push_back(makeCollector(request.goal, request.keep));
+    for (const RankedShape &known : request.known) {
+      collectors.back()->take(known);
+    }
     searches.emplace_back(context, *collectors.back());
   }
   runUnits(

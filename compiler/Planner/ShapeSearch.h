@@ -3,11 +3,11 @@
 
 #include "compiler/Budget/Attended.h"
 #include "compiler/Budget/Budget.h"
+#include "compiler/Planner/Baseline.h"
 #include "compiler/Planner/Collector.h"
 #include "compiler/Planner/KvChoice.h"
 #include "compiler/Planner/Lattice.h"
 #include "compiler/Planner/RankedShape.h"
-#include "compiler/Spec/ModelSpec.h"
 
 #include <cstdint>
 #include <functional>
@@ -25,21 +25,23 @@ struct ShapeLattice {
 
 // One way to loop the baseline, with the KV geometries to try on it.
 struct Loop {
-  const spec::ModelSpec *looped = nullptr;
+  const budget::Architecture *looped = nullptr;
   int64_t visits = 1;     // of its loop
   double depth_ratio = 1; // its layers over the baseline's
   std::vector<KvChoice> kv_choices = {};
 };
 
 struct SearchRequest {
-  const spec::ModelSpec *baseline = nullptr; // with [moe]; gives the reference shape
+  const Baseline *baseline = nullptr; // gives the reference shape
   std::vector<Loop> loops;
   budget::Budget target; // of the baseline
   budget::Attended attended;
   ShapeLattice lattice;
   Targets targets;
   Goal goal = Goal::best;
-  size_t keep = 1;      // points to return, but of a front, which is returned whole
+  size_t keep = 1; // points to return, but of a front, which is returned whole
+  // Points of this very request that are known already: a front's search rules out what they better.
+  std::vector<RankedShape> known = {};
   unsigned threads = 0; // 0: one for each processor
   // Called now and then, from any one thread at a time, with the part that is done.
   std::function<void(double)> progress = {};

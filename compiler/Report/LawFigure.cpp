@@ -60,10 +60,10 @@ void drawDot(Svg &svg, const law::LossPrediction &prediction, const char *style,
 
 } // namespace
 
-std::string lawFigure(const spec::ModelSpec &baseline, const planner::Plan &plan,
+std::string lawFigure(const planner::Baseline &baseline, const planner::Plan &plan,
                       const law::PairPrediction *prediction) {
   const budget::BudgetResult control =
-      budget::computeBudget(law::fullyActiveControl(baseline), plan.attended);
+      budget::computeBudget(law::fullyActiveControl(baseline.architecture), plan.attended);
   if (!control) {
     return "";
   }

@@ -23,6 +23,8 @@ constexpr ShapeField shape_fields[] = {
     {"query_heads", "query heads", &Shape::query_heads},
     {"kv_heads", "KV heads", &Shape::kv_heads},
     {"looped_kv_heads", "looped KV heads", &Shape::looped_kv_heads},
+    {"kv_rank", "KV rank", &Shape::kv_rank},
+    {"looped_kv_rank", "looped KV rank", &Shape::looped_kv_rank},
     {"head_dim", "head size", &Shape::head_dim},
     {"expert_hidden_size", "expert width", &Shape::expert_hidden_size},
     {"experts", "experts", &Shape::experts},
@@ -33,30 +35,40 @@ constexpr ShapeField shape_fields[] = {
 
 std::span<const MatchedField> matchedFields() { return matched_fields; }
 
-std::vector<ShapeField> shapeFields(const spec::ModelSpec &baseline, const planner::Plan &plan) {
-  bool own_kv_heads = false;
+std::vector<ShapeField> shapeFields(const Shape &baseline, const planner::Plan &plan) {
+  const bool latent = baseline.kv_rank > 0;
+  bool own_kv = false;
   bool other_top_k = false;
   const auto note = [&](const planner::Candidate &candidate) {
-    const Shape shape = planner::shapeOf(candidate.spec);
-    own_kv_heads = own_kv_heads || shape.looped_kv_heads > 0;
-    other_top_k = other_top_k || shape.top_k != planner::shapeOf(baseline).top_k;
+    own_kv = own_kv || candidate.shape.looped_kv_heads > 0 || candidate.shape.looped_kv_rank > 0;
+    other_top_k = other_top_k || candidate.shape.top_k != baseline.top_k;
   };
   note(plan.pick);
   std::for_each(plan.runners_up.begin(), plan.runners_up.end(), note);
   std::for_each(plan.front.begin(), plan.front.end(), note);
+  const std::pair<int64_t Shape::*, bool> conditions[] = {{&Shape::kv_heads, !latent},
+                                                          {&Shape::looped_kv_heads, !latent && own_kv},
+                                                          {&Shape::head_dim, !latent},
+                                                          {&Shape::kv_rank, latent},
+                                                          {&Shape::looped_kv_rank, latent && own_kv},
+                                                          {&Shape::top_k, other_top_k}};
   std::vector<ShapeField> fields;
   for (const ShapeField &field : shape_fields) {
-    if ((field.member != &Shape::looped_kv_heads || own_kv_heads) &&
-        (field.member != &Shape::top_k || other_top_k)) {
+    const auto *condition = std::find_if(std::begin(conditions), std::end(conditions),
+                                         [&](const auto &entry) { return entry.first == field.member; });
+    if (condition == std::end(conditions) || condition->second) {
       fields.push_back(field);
     }
   }
   return fields;
 }
 
-std::string shapeValue(const Shape &shape, const ShapeField &field) {
-  const bool uniform = field.member == &Shape::looped_kv_heads && shape.looped_kv_heads == 0;
-  return std::to_string(uniform ? shape.kv_heads : shape.*field.member);
+int64_t shapeNumber(const Shape &shape, const ShapeField &field) {
+  if (field.member == &Shape::looped_kv_heads && shape.looped_kv_heads == 0) {
+    return shape.kv_heads;
+  }
+  return field.member == &Shape::looped_kv_rank && shape.looped_kv_rank == 0 ? shape.kv_rank
+                                                                             : shape.*field.member;
 }
 
 std::string signedPercent(double fraction) {

@@ -24,12 +24,12 @@ struct MatchedField {
 
 std::span<const MatchedField> matchedFields();
 
-// Those that say something about a plan: the looped KV heads only where some candidate has its own, top_k
-// only where it changed.
-std::vector<ShapeField> shapeFields(const spec::ModelSpec &baseline, const planner::Plan &plan);
+// Those that say something about a plan: heads or ranks as the attention has them, the looped KV heads or
+// ranks only where some candidate has its own, top_k only where it changed.
+std::vector<ShapeField> shapeFields(const planner::Shape &baseline, const planner::Plan &plan);
 
-// "576"; the looped KV heads of a model with one geometry are its KV heads.
-std::string shapeValue(const planner::Shape &shape, const ShapeField &field);
+// The value; the looped KV heads or ranks of a model with one geometry are those of its other layers.
+int64_t shapeNumber(const planner::Shape &shape, const ShapeField &field);
 
 // "+1.02 %", never "-0.00 %".
 std::string signedPercent(double fraction);

@@ -1,6 +1,7 @@
 #include "compiler/Report/PlanFigures.h"
 
 #include "compiler/Planner/Explain.h"
+#include "compiler/Planner/Infeasible.h"
 #include "compiler/Report/PlanFields.h"
 #include "compiler/Report/Svg.h"
 #include "compiler/Report/Table.h"
@@ -17,49 +18,97 @@ using planner::Candidate;
 constexpr double kStackWidth = 200; // of the wider model
 constexpr double kStackHeight = 320;
 
-std::string segmentText(const spec::ModelSpec &spec, size_t index) {
-  const spec::Segment &segment = spec.segments[index];
-  const std::string range = layerRange(spec.firstLayer(index), segment.layers);
-  return fmt::format("{} {}{}", segment.layers == 1 ? "layer" : "layers", range,
-                     segment.ffn == spec::FfnKind::dense ? ", dense" : "");
+bool isDense(const budget::LayerGroup &group) {
+  return std::holds_alternative<budget::DenseMlp>(group.layer.ffn);
 }
 
-std::string segmentDetail(const spec::ModelSpec &spec, size_t index) {
-  const spec::Segment &segment = spec.segments[index];
-  return fmt::format("{}: {} query heads, {} KV heads of {}; KV width {}", segmentText(spec, index),
-                     segment.attention.query_heads, segment.attention.kv_heads, segment.attention.head_dim,
-                     segment.attention.kvWidth());
+// Neighbours that run as often and have the same kind of FFN: alternating attention is one stretch.
+struct Stretch {
+  std::vector<const budget::LayerGroup *> groups = {};
+  int64_t first = 0;
+  int64_t layers = 0;
+
+  bool takes(const budget::LayerGroup &group) const {
+    return !groups.empty() && groups.back()->visits == group.visits &&
+           isDense(*groups.back()) == isDense(group);
+  }
+  std::string text() const {
+    return fmt::format("{} {}{}", layers == 1 ? "layer" : "layers", layerRange(first, layers),
+                       isDense(*groups.front()) ? ", dense" : "");
+  }
+};
+
+std::vector<Stretch> stretchesOf(const budget::Architecture &model) {
+  std::vector<Stretch> stretches;
+  int64_t first = 0;
+  for (const budget::LayerGroup &group : model.groups) {
+    if (stretches.empty() || !stretches.back().takes(group)) {
+      stretches.push_back({.first = first});
+    }
+    stretches.back().groups.push_back(&group);
+    stretches.back().layers += group.layers;
+    first += group.layers;
+  }
+  return stretches;
+}
+
+std::string attentionDetail(const budget::GroupedAttention &a) {
+  return fmt::format("{} query heads, {} KV heads of {}; KV width {}", a.query_heads, a.kv_heads, a.head_dim,
+                     a.kv_heads * a.head_dim);
+}
+std::string attentionDetail(const budget::LatentAttention &a) {
+  return fmt::format("{} latent heads; a cache of {} + {}", a.heads, a.kv_rank, a.rope_dim);
+}
+std::string attentionDetail(const budget::LinearAttention &a) {
+  return fmt::format("linear attention of {} value heads", a.value_heads);
+}
+
+std::string groupDetail(const Stretch &stretch, const budget::LayerGroup &group) {
+  std::string text = stretch.text() + ": " +
+                     std::visit([](const auto &a) { return attentionDetail(a); }, group.layer.attention);
+  if (group.layer.reach != budget::Reach::full) {
+    text += fmt::format(", {} {}", group.layer.reach == budget::Reach::sliding ? "within" : "in chunks of",
+                        group.layer.window);
+  }
+  return text;
 }
 
 // Input at the bottom, as models are usually drawn.
-void drawStack(Svg &svg, const spec::ModelSpec &spec, double center, double widest) {
-  const double width = kStackWidth * static_cast<double>(spec.hidden_size) / widest;
-  const double layer_height = kStackHeight / static_cast<double>(spec.physicalLayers());
+void drawStack(Svg &svg, const budget::Architecture &model, double center, double widest) {
+  constexpr double kLegible = 12; // high enough for a line of text
+  const double width = kStackWidth * static_cast<double>(model.hidden_size) / widest;
+  const int64_t layers = planner::physicalLayers(model);
+  const double layer_height = kStackHeight / static_cast<double>(layers);
   const double bottom = 50 + kStackHeight;
   double y = bottom;
-  for (size_t i = 0; i < spec.segments.size(); ++i) {
-    const spec::Segment &segment = spec.segments[i];
-    const bool loop = segment.visits > 1;
-    const double height = layer_height * static_cast<double>(segment.layers);
-    for (int64_t layer = 0; layer < segment.layers; ++layer) {
-      y -= layer_height;
-      svg.rect(center - width / 2, y + 1, width, layer_height - 2, loop ? "loop" : "once",
-               segmentDetail(spec, i));
+  int64_t executed = 0;
+  for (const Stretch &stretch : stretchesOf(model)) {
+    const int64_t visits = stretch.groups.front()->visits;
+    const bool loop = visits > 1;
+    const double height = layer_height * static_cast<double>(stretch.layers);
+    executed += stretch.layers * visits;
+    for (const budget::LayerGroup *group : stretch.groups) {
+      for (int64_t layer = 0; layer < group->layers; ++layer) {
+        y -= layer_height;
+        svg.rect(center - width / 2, y + 1, width, std::max(1.0, layer_height - 2), loop ? "loop" : "once",
+                 groupDetail(stretch, *group));
+      }
     }
     // Within the middle layer, not on the line between two.
-    const double middle = y + layer_height * (static_cast<double>(segment.layers / 2) + 0.5);
-    svg.text(center, middle + 4, segmentText(spec, i), "middle", "on-fill");
+    const double middle = y + layer_height * (static_cast<double>(stretch.layers / 2) + 0.5);
+    if (height >= kLegible) {
+      svg.text(center, middle + 4, stretch.text(), "middle", "on-fill");
+    }
     if (loop) {
       const double right = center + width / 2;
       svg.path(fmt::format("M {0:.1f} {1:.1f} h 22 V {2:.1f} h -16 m 6 -5 l -7 5 l 7 5", right + 4, y + 6,
                            y + height - 6),
-               "arrow", fmt::format("the loop runs {} times", segment.visits));
-      svg.text(right + 32, y + height / 2 + 4, fmt::format("× {}", segment.visits));
+               "arrow", fmt::format("the loop runs {} times", visits));
+      svg.text(right + 32, y + height / 2 + 4, fmt::format("× {}", visits));
     }
   }
-  svg.text(center, 38, fmt::format("{} layers, {} executed", spec.physicalLayers(), spec.executedLayers()),
-           "middle");
-  svg.text(center, bottom + 20, fmt::format("hidden size {}", spec.hidden_size), "middle");
+  svg.text(center, 38, fmt::format("{} layers, {} executed", layers, executed), "middle");
+  svg.text(center, bottom + 20, fmt::format("hidden size {}", model.hidden_size), "middle");
 }
 
 struct Frame {
@@ -88,27 +137,25 @@ double worstPercent(const Candidate &candidate, const planner::Plan &plan) {
 }
 
 std::string pointTooltip(const std::string &name, const Candidate &candidate, const planner::Plan &plan) {
-  return fmt::format("{}: worst difference {:.2f} %, shape distance {:.3f}, hardware misfit {}; hidden size "
-                     "{}, head size {}, expert width {}, experts {}",
-                     name, worstPercent(candidate, plan), candidate.shape_distance, candidate.fit.misfit(),
-                     candidate.spec.hidden_size, candidate.spec.attention.head_dim,
-                     candidate.spec.moe->expert_hidden_size, candidate.spec.moe->experts);
+  return fmt::format("{}: worst difference {:.2f} %, shape distance {:.3f}, hardware misfit {}; {}", name,
+                     worstPercent(candidate, plan), candidate.shape_distance, candidate.fit.misfit(),
+                     planner::shapeText(candidate.shape, false));
 }
 
 } // namespace
 
-std::string stackFigure(const spec::ModelSpec &baseline, const planner::Plan &plan) {
-  const spec::ModelSpec &looped = plan.pick.spec;
-  const auto widest = static_cast<double>(std::max(baseline.hidden_size, looped.hidden_size));
-  Svg svg(640, 400, fmt::format("Layers of {} and of {}", baseline.name, looped.name));
-  svg.text(150, 18, baseline.name, "middle", "heading");
+std::string stackFigure(const planner::Baseline &baseline, const planner::Plan &plan) {
+  const budget::Architecture &looped = plan.pick.architecture;
+  const auto widest = static_cast<double>(std::max(baseline.architecture.hidden_size, looped.hidden_size));
+  Svg svg(640, 400, fmt::format("Layers of {} and of {}", baseline.name(), looped.name));
+  svg.text(150, 18, baseline.name(), "middle", "heading");
   svg.text(430, 18, looped.name, "middle", "heading");
-  drawStack(svg, baseline, 150, widest);
+  drawStack(svg, baseline.architecture, 150, widest);
   drawStack(svg, looped, 430, widest);
   return svg.str();
 }
 
-std::string budgetFigure(const spec::ModelSpec &baseline, const planner::Plan &plan) {
+std::string budgetFigure(const planner::Baseline &baseline, const planner::Plan &plan) {
   const std::vector<planner::KnobStep> steps = planner::knobSteps(baseline, plan.pick, plan.attended);
   const double most = std::max({1.1, 1.05 + steps.front().residuals.worst()});
   Svg svg(680, 260, "Budgets in % of the baseline's");

@@ -55,7 +55,7 @@ std::string reasonList(const planner::Plan &plan) {
   return list + "</ul>\n";
 }
 
-std::string lawSection(const spec::ModelSpec &baseline, const planner::Plan &plan,
+std::string lawSection(const planner::Baseline &baseline, const planner::Plan &plan,
                        std::optional<double> tokens) {
   const std::optional<law::PairPrediction> prediction =
       tokens ? predictPlan(baseline, plan, *tokens) : std::nullopt;
@@ -89,15 +89,15 @@ std::string frontSections(const planner::Plan &plan) {
 
 } // namespace
 
-std::string planPage(const spec::ModelSpec &baseline, const planner::Plan &plan,
+std::string planPage(const planner::Baseline &baseline, const planner::Plan &plan,
                      std::optional<double> tokens) {
-  const std::string name = escapeHtml(plan.pick.spec.name);
+  const std::string name = escapeHtml(plan.pick.architecture.name);
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n"
       "<style>{}</style>\n</head>\n<body>\n<h1>{}</h1>\n<p>A looped model with the budgets of {}: {}. FLOPs "
       "with {} attended positions.</p>\n",
-      name, kStyle, name, escapeHtml(baseline.name),
+      name, kStyle, name, escapeHtml(baseline.name()),
       escapeHtml(placementText(plan.placement, plan.pick.visits)), plan.attended.text());
   page += section("Stack", stackFigure(baseline, plan), "Input at the bottom.");
   page += section("Budgets", budgetFigure(baseline, plan) + budgetsTable(plan).html());

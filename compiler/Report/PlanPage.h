@@ -12,7 +12,7 @@ namespace smelt::report {
 // budgets before and after, the Pareto front, the frontier of the published scaling laws at the models'
 // sparsity, and the tables of planMarkdown(). With training tokens, the predicted losses are
 // on it, too.
-std::string planPage(const spec::ModelSpec &baseline, const planner::Plan &plan,
+std::string planPage(const planner::Baseline &baseline, const planner::Plan &plan,
                      std::optional<double> tokens = {});
 
 } // namespace smelt::report

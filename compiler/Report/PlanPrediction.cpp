@@ -18,12 +18,18 @@ ordered_json modelJson(const law::LossPrediction &prediction) {
           {"outside", prediction.outside}};
 }
 
+std::string loopCaveat(const planner::Candidate &candidate) {
+  const planner::LoopPlacement &at = candidate.placement;
+  return law::loopCaveat(
+      {.looped = at.looped, .layers = at.prelude + at.looped + at.coda, .visits = candidate.visits});
+}
+
 } // namespace
 
-std::optional<law::PairPrediction> predictPlan(const spec::ModelSpec &baseline, const planner::Plan &plan,
+std::optional<law::PairPrediction> predictPlan(const planner::Baseline &baseline, const planner::Plan &plan,
                                                double tokens) {
   const budget::BudgetResult control =
-      budget::computeBudget(law::fullyActiveControl(baseline), plan.attended);
+      budget::computeBudget(law::fullyActiveControl(baseline.architecture), plan.attended);
   return control ? std::optional(law::predictPair(plan.baseline, plan.pick.budget, *control.budget, tokens))
                  : std::nullopt;
 }
@@ -55,7 +61,7 @@ std::vector<std::string> predictionWarnings(const law::PairPrediction &predictio
                                      model->law->name, fmt::join(model->outside, "; ")));
     }
   }
-  if (std::string caveat = law::loopCaveat(plan.pick.spec); !caveat.empty()) {
+  if (std::string caveat = loopCaveat(plan.pick); !caveat.empty()) {
     warnings.push_back(std::move(caveat));
   }
   return warnings;

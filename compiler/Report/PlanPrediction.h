@@ -13,7 +13,7 @@
 namespace smelt::report {
 
 // Both trained on the same number of tokens. Nothing when the control's budget does not fit in 64 bits.
-std::optional<law::PairPrediction> predictPlan(const spec::ModelSpec &baseline, const planner::Plan &plan,
+std::optional<law::PairPrediction> predictPlan(const planner::Baseline &baseline, const planner::Plan &plan,
                                                double tokens);
 
 // Loss, sparsity and compute of both.

@@ -14,12 +14,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json shapeJson(const spec::ModelSpec &spec, const std::vector<ShapeField> &fields) {
-  const planner::Shape shape = planner::shapeOf(spec);
+ordered_json shapeJson(const planner::Shape &shape, const std::vector<ShapeField> &fields) {
   ordered_json json;
   for (const ShapeField &field : fields) {
-    const bool uniform = field.member == &planner::Shape::looped_kv_heads && shape.looped_kv_heads == 0;
-    json[field.key] = uniform ? shape.kv_heads : shape.*field.member;
+    json[field.key] = shapeNumber(shape, field);
   }
   return json;
 }
@@ -38,8 +36,8 @@ ordered_json placementJson(const planner::LoopPlacement &placement) {
 
 ordered_json candidateJson(const planner::Candidate &candidate, const std::vector<ShapeField> &fields) {
   ordered_json json;
-  json["name"] = candidate.spec.name;
-  json["shape"] = shapeJson(candidate.spec, fields);
+  json["name"] = candidate.architecture.name;
+  json["shape"] = shapeJson(candidate.shape, fields);
   json["placement"] = placementJson(candidate.placement);
   json["visits"] = candidate.visits;
   json["budget"] = budgetObject(candidate.budget);
@@ -61,8 +59,8 @@ ordered_json candidatesJson(const std::vector<planner::Candidate> &candidates,
   return json;
 }
 
-std::string heading(const spec::ModelSpec &baseline, const planner::Plan &plan) {
-  return fmt::format("{} from {}: {}", plan.pick.spec.name, baseline.name,
+std::string heading(const planner::Baseline &baseline, const planner::Plan &plan) {
+  return fmt::format("{} from {}: {}", plan.pick.architecture.name, baseline.name(),
                      placementText(plan.placement, plan.pick.visits));
 }
 
@@ -75,7 +73,7 @@ std::string reasonLines(const planner::Plan &plan, const char *bullet) {
 }
 
 // The table and its warnings, or "" without tokens.
-std::string predictionText(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens,
+std::string predictionText(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens,
                            std::string (Table::*write)() const, const char *bullet) {
   const std::optional<law::PairPrediction> prediction =
       tokens ? predictPlan(baseline, plan, *tokens) : std::nullopt;
@@ -91,7 +89,7 @@ std::string predictionText(const spec::ModelSpec &baseline, const planner::Plan 
 
 } // namespace
 
-std::string planTable(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens) {
+std::string planTable(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens) {
   std::string text =
       fmt::format("{}\nFLOPs with {} attended positions\n\n{}\n{}", heading(baseline, plan),
                   plan.attended.text(), budgetsTable(plan).text(), shapesTable(baseline, plan).text());
@@ -111,18 +109,19 @@ std::string frontTable(const planner::Plan &plan) {
   return "Pareto front: worst difference, shape distance, hardware misfit\n" + frontPoints(plan).text();
 }
 
-std::string planExplanation(const spec::ModelSpec &baseline, const planner::Plan &plan) {
+std::string planExplanation(const planner::Baseline &baseline, const planner::Plan &plan) {
   return fmt::format("Why this pick\n{}\nWhat each knob paid, in % of the baseline's budgets\n{}",
                      reasonLines(plan, "- "), knobsTable(baseline, plan).text());
 }
 
-std::string planJson(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens) {
-  const std::vector<ShapeField> fields = shapeFields(baseline, plan);
+std::string planJson(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens) {
+  const planner::Shape reference = planner::shapeOf(baseline.architecture);
+  const std::vector<ShapeField> fields = shapeFields(reference, plan);
   ordered_json json;
   json["placement"] = placementJson(plan.placement);
   json["attended"] = plan.attended.text();
-  json["baseline"] = {{"name", baseline.name},
-                      {"shape", shapeJson(baseline, fields)},
+  json["baseline"] = {{"name", baseline.name()},
+                      {"shape", shapeJson(reference, fields)},
                       {"budget", budgetObject(plan.baseline)}};
   json["pick"] = candidateJson(plan.pick, fields);
   json["runners_up"] = candidatesJson(plan.runners_up, fields);
@@ -135,12 +134,13 @@ std::string planJson(const spec::ModelSpec &baseline, const planner::Plan &plan,
   return json.dump(2) + "\n";
 }
 
-std::string planMarkdown(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens) {
+std::string planMarkdown(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens) {
   std::string text = fmt::format(
       "# {}\n\n{}. FLOPs with {} attended positions.\n\n## Budgets\n\n{}\n## Shape\n\n{}\n## Why this "
       "pick\n\n{}\n## What each knob paid\n\nIn % of the baseline's budgets.\n\n{}",
-      plan.pick.spec.name, heading(baseline, plan), plan.attended.text(), budgetsTable(plan).markdown(),
-      shapesTable(baseline, plan).markdown(), reasonLines(plan, "- "), knobsTable(baseline, plan).markdown());
+      plan.pick.architecture.name, heading(baseline, plan), plan.attended.text(),
+      budgetsTable(plan).markdown(), shapesTable(baseline, plan).markdown(), reasonLines(plan, "- "),
+      knobsTable(baseline, plan).markdown());
   if (tokens) {
     text += "\n## Predicted loss\n\n" + predictionText(baseline, plan, tokens, &Table::markdown, "\n- ");
   }

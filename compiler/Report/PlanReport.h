@@ -12,20 +12,20 @@ namespace smelt::report {
 using Tokens = std::optional<double>;
 
 // Budgets with their differences, then shapes, then how the pick stands on the front.
-std::string planTable(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens = {});
+std::string planTable(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens = {});
 
 // Every point of the front, closest first, numbered as --candidate counts them.
 std::string frontTable(const planner::Plan &plan);
 
 // Why this pick, and what each knob paid.
-std::string planExplanation(const spec::ModelSpec &baseline, const planner::Plan &plan);
+std::string planExplanation(const planner::Baseline &baseline, const planner::Plan &plan);
 
 // One object: "placement", "attended", "baseline", "pick", "runners_up", "front" and, with tokens,
 // "predicted_loss"; models have "name", "shape", "budget" and, against the baseline, "residuals",
 // "shape_distance", "score" and "hardware_misfit".
-std::string planJson(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens = {});
+std::string planJson(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens = {});
 
 // All of the above as one document.
-std::string planMarkdown(const spec::ModelSpec &baseline, const planner::Plan &plan, Tokens tokens = {});
+std::string planMarkdown(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens = {});
 
 } // namespace smelt::report

@@ -38,18 +38,20 @@ Table budgetsTable(const planner::Plan &plan) {
   return table;
 }
 
-Table shapesTable(const spec::ModelSpec &baseline, const planner::Plan &plan) {
+Table shapesTable(const planner::Baseline &baseline, const planner::Plan &plan) {
   Table table;
   std::vector<std::string> header = {"", "baseline", "plan"};
   for (size_t i = 0; i < plan.runners_up.size(); ++i) {
     header.push_back(fmt::format("runner-up {}", i + 1));
   }
   table.addRow(std::move(header));
-  const planner::Shape reference = planner::shapeOf(baseline);
-  for (const ShapeField &field : shapeFields(baseline, plan)) {
-    table.addRow(row(field.label, shapeValue(reference, field), plan, [&](const Candidate &candidate) {
-      return shapeValue(planner::shapeOf(candidate.spec), field);
-    }));
+  const planner::Shape reference = planner::shapeOf(baseline.architecture);
+  const auto text = [](const planner::Shape &shape, const ShapeField &field) {
+    return std::to_string(shapeNumber(shape, field));
+  };
+  for (const ShapeField &field : shapeFields(reference, plan)) {
+    table.addRow(row(field.label, text(reference, field), plan,
+                     [&](const Candidate &candidate) { return text(candidate.shape, field); }));
   }
   table.addRow(row("worst difference", "", plan, [](const Candidate &candidate) {
     return fmt::format("{:.2f} %", 100 * candidate.residuals.worst());
@@ -65,7 +67,7 @@ Table shapesTable(const spec::ModelSpec &baseline, const planner::Plan &plan) {
 Table frontPoints(const planner::Plan &plan) {
   Table table;
   std::vector<std::string> header = {"point", "worst", "distance", "misfit"};
-  const std::vector<ShapeField> fields = shapeFields(plan.pick.spec, plan);
+  const std::vector<ShapeField> fields = shapeFields(plan.pick.shape, plan);
   for (const ShapeField &field : fields) {
     header.push_back(field.label);
   }
@@ -77,14 +79,14 @@ Table frontPoints(const planner::Plan &plan) {
                                       fmt::format("{:.3f}", candidate.shape_distance),
                                       std::to_string(candidate.fit.misfit())};
     for (const ShapeField &field : fields) {
-      cells.push_back(shapeValue(planner::shapeOf(candidate.spec), field));
+      cells.push_back(std::to_string(shapeNumber(candidate.shape, field)));
     }
     table.addRow(std::move(cells));
   }
   return table;
 }
 
-Table knobsTable(const spec::ModelSpec &baseline, const planner::Plan &plan) {
+Table knobsTable(const planner::Baseline &baseline, const planner::Plan &plan) {
   Table table(2);
   table.addRow({"knob", "change", "FLOPs", "parameters", "KV cache", "FLOPs so far", "parameters so far",
                 "KV cache so far"});

@@ -3,18 +3,16 @@
 
 #include "compiler/Report/Table.h"
 
-namespace smelt::spec {
-struct ModelSpec;
-}
 namespace smelt::planner {
+struct Baseline;
 struct Plan;
-}
+} // namespace smelt::planner
 
 namespace smelt::report {
 
 Table budgetsTable(const planner::Plan &plan);
-Table shapesTable(const spec::ModelSpec &baseline, const planner::Plan &plan);
+Table shapesTable(const planner::Baseline &baseline, const planner::Plan &plan);
 Table frontPoints(const planner::Plan &plan);
-Table knobsTable(const spec::ModelSpec &baseline, const planner::Plan &plan);
+Table knobsTable(const planner::Baseline &baseline, const planner::Plan &plan);
 
 } // namespace smelt::report

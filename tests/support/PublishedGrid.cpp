@@ -1,12 +1,17 @@
 #include "tests/support/PublishedGrid.h"
 
+#include "compiler/Spec/SpecReader.h"
+
 #include <algorithm>
 #include <cctype>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 
 namespace smelt::tests {
 namespace {
+
+const std::string kRoot = SMELT_SOURCE_DIR;
 
 std::vector<std::string> splitCommas(const std::string &line) {
   std::vector<std::string> parts;
@@ -25,10 +30,10 @@ std::string PublishedCell::nameOf(const std::string &arch) const {
   return arch + "-" + scale + "-s" + columns.at("sparsity_label");
 }
 
-std::vector<PublishedCell> readPublishedGrid(const std::string &path) {
+std::vector<PublishedCell> publishedGrid() {
   std::vector<PublishedCell> cells;
   std::vector<std::string> header;
-  std::ifstream file(path);
+  std::ifstream file(kRoot + "/tests/data/smelt_grid.csv");
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line.front() == '#') {
       continue;
@@ -43,7 +48,31 @@ std::vector<PublishedCell> readPublishedGrid(const std::string &path) {
       cell.columns[header[i]] = parts[i];
     }
   }
+  if (cells.empty()) {
+    throw std::runtime_error("tests/data/smelt_grid.csv cannot be read");
+  }
   return cells;
+}
+
+spec::ModelSpec publishedSpec(const std::string &name) {
+  spec::SpecResult result = spec::readSpecFile(kRoot + "/specs/smelt/" + name + ".toml");
+  if (!result) {
+    throw std::runtime_error(result.diagnostics.text());
+  }
+  return std::move(*result.spec);
+}
+
+std::vector<PublishedPair> publishedPairs() {
+  std::vector<PublishedPair> pairs;
+  for (const PublishedCell &cell : publishedGrid()) {
+    if (cell.name() != cell.baselineName()) {
+      pairs.push_back({cell, publishedSpec(cell.baselineName()), publishedSpec(cell.name())});
+    }
+  }
+  if (pairs.size() != 12) {
+    throw std::runtime_error("tests/data/smelt_grid.csv does not have 12 sparse pairs");
+  }
+  return pairs;
 }
 
 } // namespace smelt::tests

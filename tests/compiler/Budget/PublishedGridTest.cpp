@@ -1,7 +1,6 @@
 // The published SMELT grid against the specs of its cells: 28 cells x 4 printed values.
 #include "tests/support/PublishedGrid.h"
 #include "compiler/Budget/Budget.h"
-#include "compiler/Spec/SpecReader.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -11,15 +10,11 @@ using budget::Budget;
 
 namespace {
 
-const std::string kRoot = SMELT_SOURCE_DIR;
-
 Budget budgetOf(const std::string &name) {
-  const spec::SpecResult result = spec::readSpecFile(kRoot + "/specs/smelt/" + name + ".toml");
-  INFO(result.diagnostics.text());
-  REQUIRE(result);
-  CHECK(result.spec->name == name);
-  CHECK(result.spec->vocab_size == 32768);
-  return *budget::computeBudget(*result.spec, budget::Attended::positions(392)).budget;
+  const spec::ModelSpec spec = tests::publishedSpec(name);
+  CHECK(spec.name == name);
+  CHECK(spec.vocab_size == 32768);
+  return *budget::computeBudget(spec, budget::Attended::positions(392)).budget;
 }
 
 // Whether value, rounded to that many decimals, is the printed number.
@@ -30,7 +25,7 @@ bool rounds(double value, double printed, int decimals) {
 } // namespace
 
 TEST_CASE("all 112 published values come out within rounding") {
-  const auto cells = tests::readPublishedGrid(kRoot + "/tests/data/smelt_grid.csv");
+  const auto cells = tests::publishedGrid();
   REQUIRE(cells.size() == 28);
   int checked = 0;
   for (const tests::PublishedCell &cell : cells) {

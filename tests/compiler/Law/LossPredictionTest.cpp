@@ -1,6 +1,5 @@
 #include "compiler/Law/LossPrediction.h"
 #include "compiler/Law/PublishedLaws.h"
-#include "compiler/Spec/SpecReader.h"
 #include "tests/support/PublishedGrid.h"
 
 #include <catch2/catch.hpp>
@@ -8,17 +7,9 @@
 
 using namespace smelt;
 using budget::Budget;
+using tests::publishedSpec;
 
 namespace {
-
-const std::string kRoot = SMELT_SOURCE_DIR;
-
-spec::ModelSpec readCell(const std::string &name) {
-  const spec::SpecResult result = spec::readSpecFile(kRoot + "/specs/smelt/" + name + ".toml");
-  INFO(result.diagnostics.text());
-  REQUIRE(result);
-  return *result.spec;
-}
 
 Budget budgetOf(const spec::ModelSpec &spec) { return *budget::computeBudget(spec).budget; }
 
@@ -26,12 +17,12 @@ Budget budgetOf(const spec::ModelSpec &spec) { return *budget::computeBudget(spe
 
 TEST_CASE("the sparsity of the published unlooped models is the printed one") {
   int sparse = 0;
-  for (const tests::PublishedCell &cell : tests::readPublishedGrid(kRoot + "/tests/data/smelt_grid.csv")) {
+  for (const tests::PublishedCell &cell : tests::publishedGrid()) {
     if (cell.columns.at("arch") != "baseline") {
       continue;
     }
     CAPTURE(cell.name());
-    const spec::ModelSpec spec = readCell(cell.name());
+    const spec::ModelSpec spec = publishedSpec(cell.name());
     const double sparsity = law::sparsity(budgetOf(spec), budgetOf(law::fullyActiveControl(spec)));
     CHECK(std::fabs(100 * sparsity - cell.number("sparsity_percent")) <= 0.05 + 1e-9);
     sparse += sparsity > 0 ? 1 : 0;
@@ -40,12 +31,12 @@ TEST_CASE("the sparsity of the published unlooped models is the printed one") {
 }
 
 TEST_CASE("against the unlooped control, a looped model is about as sparse as its baseline") {
-  const Budget control = budgetOf(law::fullyActiveControl(readCell("baseline-200m-s95")));
-  CHECK(100 * law::sparsity(budgetOf(readCell("smelt-200m-s95")), control) == Approx(94.5).margin(0.05));
+  const Budget control = budgetOf(law::fullyActiveControl(publishedSpec("baseline-200m-s95")));
+  CHECK(100 * law::sparsity(budgetOf(publishedSpec("smelt-200m-s95")), control) == Approx(94.5).margin(0.05));
 }
 
 TEST_CASE("a model without experts is its own control") {
-  spec::ModelSpec dense = readCell("baseline-100m-s85");
+  spec::ModelSpec dense = publishedSpec("baseline-100m-s85");
   dense.moe.reset();
   dense.mlp = spec::Mlp{.hidden_size = 1024};
   for (spec::Segment &segment : dense.segments) {
@@ -56,9 +47,9 @@ TEST_CASE("a model without experts is its own control") {
 }
 
 TEST_CASE("a pair is predicted by the law of each, on the same tokens") {
-  const spec::ModelSpec baseline = readCell("baseline-600m-s95");
+  const spec::ModelSpec baseline = publishedSpec("baseline-600m-s95");
   const Budget baseline_budget = budgetOf(baseline);
-  const Budget looped_budget = budgetOf(readCell("smelt-600m-s95"));
+  const Budget looped_budget = budgetOf(publishedSpec("smelt-600m-s95"));
   const Budget control = budgetOf(law::fullyActiveControl(baseline));
   const law::PairPrediction pair = law::predictPair(baseline_budget, looped_budget, control, 1e11);
   CHECK(pair.baseline.law == &law::baselineLaw());
@@ -77,11 +68,11 @@ TEST_CASE("a pair is predicted by the law of each, on the same tokens") {
 }
 
 TEST_CASE("a loop that the law was not fitted to is said") {
-  CHECK(law::loopCaveat(readCell("smelt-100m-s85")) == "");
-  CHECK(law::loopCaveat(readCell("smelt-1.6b-s97")) == "");
-  CHECK(law::loopCaveat(readCell("baseline-100m-s85")) ==
+  CHECK(law::loopCaveat(publishedSpec("smelt-100m-s85")) == "");
+  CHECK(law::loopCaveat(publishedSpec("smelt-1.6b-s97")) == "");
+  CHECK(law::loopCaveat(publishedSpec("baseline-100m-s85")) ==
         "the law 'smelt' describes half of the layers visited twice, not a model without a loop");
-  spec::ModelSpec other = readCell("smelt-100m-s85");
+  spec::ModelSpec other = publishedSpec("smelt-100m-s85");
   other.segments[1].visits = 3;
   CHECK(law::loopCaveat(other) ==
         "the law 'smelt' describes half of the layers visited twice, not 5 of 10 layers visited 3 times");
@@ -93,12 +84,12 @@ TEST_CASE("a loop that the law was not fitted to is said") {
 }
 
 TEST_CASE("every sparse cell of the study lies inside the laws' ranges") {
-  for (const tests::PublishedCell &cell : tests::readPublishedGrid(kRoot + "/tests/data/smelt_grid.csv")) {
+  for (const tests::PublishedCell &cell : tests::publishedGrid()) {
     if (cell.number("sparsity_percent") == 0) {
       continue;
     }
     CAPTURE(cell.name());
-    const double flops = static_cast<double>(budgetOf(readCell(cell.name())).training_flops_per_token);
+    const double flops = static_cast<double>(budgetOf(publishedSpec(cell.name())).training_flops_per_token);
     const double sparsity = cell.number("sparsity_percent") / 100;
     // The shortest and the longest schedule, 10 B tokens after 10,000 and 196,075 steps of 2^20.
     for (double tokens : {1e4 * 0x1p20 + 1e10, 196075 * 0x1p20 + 1e10}) {

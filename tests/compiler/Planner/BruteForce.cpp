@@ -16,7 +16,7 @@ double relativeDifference(int64_t value, int64_t target) {
 RankedShape judge(const SearchRequest &request, size_t loop, const Shape &shape) {
   const Loop &looped = request.loops[loop];
   const budget::Budget budget =
-      *budget::computeBudget(applyShape(*looped.looped, shape), request.attended).budget;
+      *budget::computeBudget(applyShape(*request.baseline, *looped.looped, shape), request.attended).budget;
   RankedShape ranked{.shape = shape, .loop = loop};
   ranked.residuals = {
       relativeDifference(budget.training_flops_per_token, request.target.training_flops_per_token),
@@ -24,7 +24,8 @@ RankedShape judge(const SearchRequest &request, size_t loop, const Shape &shape)
       relativeDifference(budget.kv_elements_per_token, request.target.kv_elements_per_token)};
   ranked.worst = ranked.residuals.worst(request.targets);
   ranked.sum = ranked.residuals.sum(request.targets);
-  ranked.shape_distance = shapeDistance(shape, shapeOf(*request.baseline), looped.visits, looped.depth_ratio);
+  ranked.shape_distance =
+      shapeDistance(shape, shapeOf(request.baseline->architecture), looped.visits, looped.depth_ratio);
   ranked.score = ranked.shape_distance + kResidualWeight * ranked.sum;
   ranked.fit = hardwareFit(shape);
   return ranked;
@@ -47,7 +48,8 @@ std::vector<RankedShape> everyPoint(const SearchRequest &request) {
   for (size_t loop = 0; loop < request.loops.size(); ++loop) {
     for (const KvChoice &kv : request.loops[loop].kv_choices) {
       for (const int64_t query_heads : lattice.query_heads.values()) {
-        if (query_heads % kv.kv_heads != 0 || (kv.looped_kv_heads && query_heads % kv.looped_kv_heads != 0)) {
+        const auto shared = [&](int64_t kv_heads) { return kv_heads == 0 || query_heads % kv_heads == 0; };
+        if (!shared(kv.kv_heads) || !shared(kv.looped_kv_heads)) {
           continue;
         }
         for (const int64_t top_k : lattice.top_k.values()) {
@@ -57,7 +59,7 @@ std::vector<RankedShape> everyPoint(const SearchRequest &request) {
                 if (experts >= top_k) {
                   points.push_back(judge(request, loop,
                                          {hidden, query_heads, kv.kv_heads, kv.looped_kv_heads, kv.head_dim,
-                                          width, experts, top_k}));
+                                          width, experts, top_k, kv.kv_rank, kv.looped_kv_rank}));
                 }
               }
             }
@@ -133,6 +135,69 @@ spec::ModelSpec plainBaseline() {
   spec.mlp.reset();
   spec.segments = {{.layers = 7, .attention = spec.attention}};
   return spec;
+}
+
+planner::Baseline latentBaseline() {
+  const budget::LatentAttention attention{.heads = 4,
+                                          .query_rank = 20,
+                                          .kv_rank = 16,
+                                          .nope_dim = 8,
+                                          .rope_dim = 4,
+                                          .value_dim = 6,
+                                          .bias = true};
+  const budget::ExpertMlp experts{
+      .experts = 12, .top_k = 3, .width = 32, .correction_bias = true, .shared_width = 64};
+  budget::Architecture model{.name = "latent", .vocab_size = 100, .hidden_size = 48};
+  model.groups = {{.layer = {.attention = attention, .ffn = budget::DenseMlp{.width = 96}}, .layers = 1},
+                  {.layer = {.attention = attention, .ffn = experts}, .layers = 6}};
+  model.mtp = {{.layer = {.attention = attention, .ffn = experts}, .depth = 1}};
+  planner::Baseline baseline(model);
+  baseline.shared_experts = 2;
+  baseline.shared_like_routed = true;
+  baseline.experts_step = 2;
+  return baseline;
+}
+
+planner::Baseline windowBaseline() {
+  const budget::GroupedAttention attention{.query_heads = 4,
+                                           .kv_heads = 2,
+                                           .head_dim = 12,
+                                           .query_bias = true,
+                                           .key_bias = true,
+                                           .value_bias = true,
+                                           .output_bias = true,
+                                           .sinks = true};
+  const budget::ExpertMlp experts{.experts = 12, .top_k = 3, .width = 32, .bias = true, .router_bias = true};
+  budget::Architecture model{.name = "window", .vocab_size = 100, .hidden_size = 48};
+  for (int i = 0; i < 8; ++i) {
+    const bool window = i % 2 == 0;
+    model.groups.push_back({.layer = {.attention = attention,
+                                      .reach = window ? budget::Reach::sliding : budget::Reach::full,
+                                      .window = window ? 7 : 0,
+                                      .ffn = experts},
+                            .layers = 1});
+  }
+  return planner::Baseline(model);
+}
+
+planner::Baseline gatedBaseline() {
+  const budget::GroupedAttention attention{.query_heads = 4,
+                                           .kv_heads = 2,
+                                           .head_dim = 12,
+                                           .qk_norm = spec::QkNorm::per_head,
+                                           .output_gate = true};
+  const budget::LinearAttention linear{
+      .key_heads = 2, .value_heads = 4, .key_dim = 6, .value_dim = 8, .conv_kernel = 4};
+  const budget::ExpertMlp experts{
+      .experts = 12, .top_k = 3, .width = 32, .shared_width = 40, .shared_gate = true};
+  budget::Architecture model{.name = "gated", .vocab_size = 100, .hidden_size = 48};
+  for (int i = 0; i < 2; ++i) {
+    model.groups.push_back({.layer = {.attention = linear, .ffn = experts}, .layers = 3});
+    model.groups.push_back({.layer = {.attention = attention, .ffn = experts}, .layers = 1});
+  }
+  planner::Baseline baseline(model);
+  baseline.head_dim_step = 4;
+  return baseline;
 }
 
 } // namespace smelt::tests

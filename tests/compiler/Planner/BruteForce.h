@@ -19,4 +19,11 @@ std::vector<planner::RankedShape> bruteFront(const planner::SearchRequest &reque
 spec::ModelSpec mixedBaseline();
 spec::ModelSpec plainBaseline();
 
+// Mixtures of experts that no spec can express: latent attention behind a dense layer, with shared experts as
+// wide as the routed ones and multi-token prediction; windows in every other layer, sinks and all biases;
+// gated shared experts of their own width, with three layers of linear attention for each full one.
+planner::Baseline latentBaseline();
+planner::Baseline windowBaseline();
+planner::Baseline gatedBaseline();
+
 } // namespace smelt::tests

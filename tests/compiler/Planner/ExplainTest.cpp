@@ -28,7 +28,7 @@ TEST_CASE("the knobs lead from the baseline to the pick") {
     CHECK(steps[0].residuals.kv_cache == Approx(0.5));
     CHECK(steps[0].residuals.non_embedding_params == 0);
     CHECK(steps.back().knob == "experts");
-    CHECK(steps.back().change == "64 to " + std::to_string(pick.spec.moe->experts));
+    CHECK(steps.back().change == "64 to " + std::to_string(pick.spec->moe->experts));
     Residuals sum;
     for (const KnobStep &step : steps) {
       sum.training_flops += step.paid.training_flops;

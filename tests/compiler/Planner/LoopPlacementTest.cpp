@@ -1,5 +1,7 @@
 #include "compiler/Planner/LoopPlacement.h"
 
+#include "tests/compiler/Planner/BruteForce.h"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -81,4 +83,36 @@ TEST_CASE("what cannot loop is refused with the reason") {
   CHECK(loopMiddle(baseline({{.layers = 4}}), 0.1, 2).error ==
         "a span of 0.1 of 4 layers has no layer; it must be more than 0, at most 1 and reach at least one "
         "layer");
+}
+
+TEST_CASE("models that are no specs keep the pattern of their layers in the loop") {
+  const auto layout = [](const planner::Baseline &baseline, double span) {
+    const planner::LoopedModel looped =
+        planner::loopedModel(baseline, planner::physicalLayers(baseline.architecture), span, 2);
+    if (!looped.architecture) {
+      return looped.error;
+    }
+    std::string text;
+    for (const budget::LayerGroup &group : looped.architecture->groups) {
+      text += std::to_string(group.layers) +
+              (std::holds_alternative<budget::DenseMlp>(group.layer.ffn) ? "d" : "m") +
+              (group.layer.reach == budget::Reach::sliding ? "w" : "") + "x" + std::to_string(group.visits) +
+              (group.looped ? "! " : " ");
+    }
+    return text;
+  };
+  CHECK(layout(tests::windowBaseline(), 0.5) == "1mwx1 1mx1 1mwx2! 1mx2! 1mwx2! 1mx2! 1mwx1 1mx1 ");
+  CHECK(layout(tests::latentBaseline(), 0.5) == "1dx1 4mx2! 2mx1 ");
+  CHECK(
+      layout(tests::latentBaseline(), 1.0) ==
+      "the span, layers 0 to 6, reaches into the first 1 layers, which are dense and stay unlooped: choose a "
+      "span of at most 0.714");
+  CHECK(planner::loopedModel(tests::latentBaseline(), 9, 0.5, 2).error ==
+        "layers cannot be free: the baseline's layers are of different kinds, and which of them there should "
+        "be "
+        "more of is not known; pin layers to 7");
+  planner::Baseline looped = tests::windowBaseline();
+  looped.architecture.groups.front().visits = 2;
+  CHECK(planner::loopedModel(looped, 8, 0.5, 2).error ==
+        "the baseline already loops: 1 of its layers have 2 visits; start from a model without loops");
 }

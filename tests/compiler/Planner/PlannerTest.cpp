@@ -53,14 +53,14 @@ TEST_CASE("an infeasible request names the budget, the miss and the nearest poin
   CHECK_FALSE(result);
   CHECK(result.status == SMELT_infeasible);
   REQUIRE(result.nearest);
-  CHECK(result.nearest->spec.attention.head_dim == 32);
+  CHECK(result.nearest->spec->attention.head_dim == 32);
   const std::string expected =
       "no point of the lattice is within 3 % of every budget; at the nearest (hidden_size " +
-      std::to_string(result.nearest->spec.hidden_size) + ", query_heads " +
-      std::to_string(result.nearest->spec.attention.query_heads) +
+      std::to_string(result.nearest->spec->hidden_size) + ", query_heads " +
+      std::to_string(result.nearest->spec->attention.query_heads) +
       ", kv_heads 4, head_dim 32, expert_hidden_size " +
-      std::to_string(result.nearest->spec.moe->expert_hidden_size) + ", experts " +
-      std::to_string(result.nearest->spec.moe->experts) +
+      std::to_string(result.nearest->spec->moe->expert_hidden_size) + ", experts " +
+      std::to_string(result.nearest->spec->moe->experts) +
       ") kv_elements_per_token is 3840, -14.29 % from the baseline's 4480\n";
   CHECK(result.error.substr(0, expected.size()) == expected);
 }
@@ -82,16 +82,16 @@ TEST_CASE("steps, name and attended positions are honoured") {
                                                     .experts = {.multiple_of = 8}});
   INFO(result.error);
   REQUIRE(result);
-  CHECK(result.plan->pick.spec.name == "mine");
+  CHECK(result.plan->pick.spec->name == "mine");
   CHECK(result.plan->baseline == *budget::computeBudget(small(), attended).budget);
   for (const planner::Candidate &candidate : result.plan->runners_up) {
-    CHECK(candidate.spec.hidden_size % 32 == 0);
-    CHECK(candidate.spec.moe->experts % 8 == 0);
+    CHECK(candidate.spec->hidden_size % 32 == 0);
+    CHECK(candidate.spec->moe->experts % 8 == 0);
     CHECK(candidate.score >= result.plan->pick.score);
     CHECK(candidate.residuals.worst() <= 0.05);
-    CHECK(candidate.budget == *budget::computeBudget(candidate.spec, attended).budget);
+    CHECK(candidate.budget == *budget::computeBudget(*candidate.spec, attended).budget);
   }
-  CHECK(planner::plan(small()).plan->pick.spec.name == "baseline-100m-s85-looped");
+  CHECK(planner::plan(small()).plan->pick.spec->name == "baseline-100m-s85-looped");
 }
 
 TEST_CASE("shared experts and dense layers take part") {
@@ -106,9 +106,9 @@ TEST_CASE("shared experts and dense layers take part") {
     const PlanResult result = planner::plan(baseline, {.visits = visits});
     INFO(result.error);
     REQUIRE(result);
-    CHECK(spec::validate(result.plan->pick.spec).empty());
-    CHECK(result.plan->pick.spec.executedLayers() == 10 + 5 * (visits - 1));
-    CHECK(result.plan->pick.budget == *budget::computeBudget(result.plan->pick.spec).budget);
+    CHECK(spec::validate(*result.plan->pick.spec).empty());
+    CHECK(result.plan->pick.spec->executedLayers() == 10 + 5 * (visits - 1));
+    CHECK(result.plan->pick.budget == *budget::computeBudget(*result.plan->pick.spec).budget);
     CHECK(result.plan->pick.residuals.worst() < 0.03);
   }
 }
@@ -131,7 +131,7 @@ TEST_CASE("a real model keeps its own kind of attention") {
     const PlanResult result = planner::plan(qwen, {.geometry = geometry});
     INFO(result.error);
     REQUIRE(result);
-    const spec::ModelSpec &pick = result.plan->pick.spec;
+    const spec::ModelSpec &pick = *result.plan->pick.spec;
     CHECK(spec::validate(pick).empty());
     CHECK(pick.executedLayers() == 72);
     CHECK(pick.attention.qk_norm == spec::QkNorm::per_head);
@@ -147,11 +147,11 @@ TEST_CASE("layers, spans, visits and top_k can be free") {
   INFO(result.error);
   REQUIRE(result);
   const auto check = [](const planner::Candidate &candidate) {
-    const int64_t layers = candidate.spec.physicalLayers();
+    const int64_t layers = candidate.spec->physicalLayers();
     CHECK(candidate.placement.prelude + candidate.placement.looped + candidate.placement.coda == layers);
     CHECK((layers == 8 || layers == 10 || layers == 12));
-    CHECK((candidate.spec.moe->top_k == 6 || candidate.spec.moe->top_k == 8));
-    CHECK(candidate.spec.segments[1].visits == candidate.visits);
+    CHECK((candidate.spec->moe->top_k == 6 || candidate.spec->moe->top_k == 8));
+    CHECK(candidate.spec->segments[1].visits == candidate.visits);
     CHECK(candidate.residuals.worst() <= 0.05);
   };
   check(result.plan->pick);

@@ -17,15 +17,16 @@ namespace {
 
 // A request with what it points to.
 struct Case {
-  spec::ModelSpec baseline;
-  std::deque<spec::ModelSpec> looped;
+  Baseline baseline;
+  std::deque<budget::Architecture> looped;
   SearchRequest request;
 
-  explicit Case(spec::ModelSpec model, budget::Attended attended = {}) : baseline(std::move(model)) {
-    REQUIRE(spec::validate(baseline).empty());
+  explicit Case(Baseline model, budget::Attended attended = {}) : baseline(std::move(model)) {
+    REQUIRE((!baseline.spec || spec::validate(*baseline.spec).empty()));
+    REQUIRE(checkBaseline(baseline) == "");
     request.baseline = &baseline;
     request.attended = attended;
-    request.target = *budget::computeBudget(baseline, attended).budget;
+    request.target = *budget::computeBudget(baseline.architecture, attended).budget;
     request.lattice = {.hidden_size = {8, 16, 64},
                        .expert_hidden_size = {8, 8, 56},
                        .experts = {3, 3, 60},
@@ -35,7 +36,8 @@ struct Case {
   Case(const Case &) = delete;
 
   Case &loop(double span, int64_t visits, std::vector<KvChoice> choices) {
-    looped.push_back(*loopMiddle(baseline, span, visits).spec);
+    looped.push_back(
+        *loopedModel(baseline, physicalLayers(baseline.architecture), span, visits).architecture);
     request.loops.push_back({.looped = &looped.back(), .visits = visits, .kv_choices = std::move(choices)});
     return *this;
   }
@@ -92,6 +94,38 @@ TEST_CASE("the search finds what brute force finds with KV heads per segment") {
     Case any(plainBaseline());
     compare(any.loop(0.5, 2, perSegmentKvChoices({1, 1, 3}, {1, 1, 2}, {4, 4, 12})),
             Targets::within(tolerance));
+  }
+}
+
+TEST_CASE("the search finds what brute force finds with latent attention behind a dense layer") {
+  for (const double tolerance : {0.3, 0.05, 0.01}) {
+    CAPTURE(tolerance);
+    Case uniform(tests::latentBaseline(), *budget::Attended::parse("16.5"));
+    uniform.request.lattice.experts = {2, 3, 60};
+    compare(uniform.loop(0.5, 2, rankChoices({2, 2, 16}, kSameRank, 12)), Targets::within(tolerance));
+    Case exact(tests::latentBaseline());
+    const std::vector<KvChoice> choices = exactRankChoices(16, 4, 2, 12);
+    CHECK(choices == std::vector<KvChoice>{{.head_dim = 12, .kv_rank = 16, .looped_kv_rank = 6}});
+    compare(exact.loop(0.5, 2, choices).loop(0.25, 2, rankChoices({1, 1, 1, {14, 16}}, {1, 5, 8}, 12)),
+            Targets::within(tolerance));
+  }
+}
+
+TEST_CASE("the search finds what brute force finds with windows, sinks and biases") {
+  for (const double tolerance : {0.3, 0.05, 0.01}) {
+    CAPTURE(tolerance);
+    Case uniform(tests::windowBaseline(), *budget::Attended::parse("16.5"));
+    compare(uniform.loop(0.5, 2, uniformKvChoices({1, 1, 2}, kSmallHeads)), Targets::within(tolerance));
+    Case exact(tests::windowBaseline(), *budget::Attended::parse("5"));
+    compare(exact.loop(0.75, 3, exactKvChoices(24, 3, kSmallHeads)), Targets::within(tolerance));
+  }
+}
+
+TEST_CASE("the search finds what brute force finds with gated shared experts and linear attention") {
+  for (const double tolerance : {0.3, 0.05, 0.01}) {
+    CAPTURE(tolerance);
+    Case uniform(tests::gatedBaseline());
+    compare(uniform.loop(0.5, 2, uniformKvChoices({1, 1, 2}, {4, 4, 16})), Targets::within(tolerance));
   }
 }
 

@@ -130,3 +130,59 @@ TEST_CASE("exact KV choices have the baseline's cache") {
         std::vector<KvChoice>{{16, 8, 16}, {8, 4, 32}, {4, 2, 64}, {2, 1, 128}});
   CHECK(exactKvChoices(224, 2, {16, 16, 112}) == std::vector<KvChoice>{{14, 7, 16}, {2, 1, 112}});
 }
+
+TEST_CASE("a spec and its layers get the same shape") {
+  const Shape shape{.hidden_size = 36,
+                    .query_heads = 6,
+                    .kv_heads = 2,
+                    .looped_kv_heads = 1,
+                    .head_dim = 8,
+                    .expert_hidden_size = 44,
+                    .experts = 20,
+                    .top_k = 2};
+  spec::ModelSpec looped = tests::mixedBaseline();
+  looped.segments.back().visits = 2;
+  CHECK(budget::architectureOf(applyShape(looped, shape)) ==
+        applyShape(tests::mixedBaseline(), budget::architectureOf(looped), shape));
+}
+
+TEST_CASE("latent attention gets heads and ranks, and keeps its sizes") {
+  const Baseline baseline = tests::latentBaseline();
+  budget::Architecture looped = baseline.architecture;
+  looped.groups.back().visits = 2;
+  Shape shape = shapeOf(baseline.architecture);
+  CHECK(shape.query_heads == 4);
+  CHECK(shape.kv_heads == 0);
+  CHECK(shape.head_dim == 12);
+  CHECK(shape.kv_rank == 16);
+  shape.query_heads = 6;
+  shape.looped_kv_rank = 6;
+  shape.expert_hidden_size = 37;
+  const budget::Architecture changed = applyShape(baseline, looped, shape);
+  CHECK(shapeOf(changed) == shape);
+  const auto &first = std::get<budget::LatentAttention>(changed.groups[0].layer.attention);
+  CHECK(first.heads == 6);
+  CHECK(first.kv_rank == 16);
+  CHECK(first.query_rank == 20);
+  CHECK(std::get<budget::ExpertMlp>(changed.groups[1].layer.ffn).shared_width == 74);
+  CHECK(std::get<budget::LatentAttention>(changed.mtp->layer.attention).kv_rank == 16);
+  // Twice the heads at the same rank: Q/K and Q/H double.
+  Shape wide = shapeOf(baseline.architecture);
+  wide.query_heads = 8;
+  CHECK(shapeDistance(wide, shapeOf(baseline.architecture)) == Approx(std::log(2.0) * std::sqrt(2)));
+}
+
+TEST_CASE("the hardware fit of latent attention looks at its ranks") {
+  Shape shape{.hidden_size = 1024,
+              .query_heads = 16,
+              .head_dim = 192,
+              .expert_hidden_size = 384,
+              .experts = 512,
+              .top_k = 8,
+              .kv_rank = 512};
+  CHECK(hardwareFit(shape).misfit() == 0);
+  shape.looped_kv_rank = 224;
+  CHECK(hardwareFit(shape).missing_factors == 1);
+  shape.looped_kv_rank = 225;
+  CHECK(hardwareFit(shape) == HardwareFit{.missing_factors = 6, .padding_percent = 1});
+}

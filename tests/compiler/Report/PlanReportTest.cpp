@@ -117,3 +117,32 @@ TEST_CASE("a plan predicts losses for a number of tokens, and warns of extrapola
   CHECK(page.find("predicted loss, nats per token") != std::string::npos);
   CHECK(count(page, "<circle") == plan.front.size() + 3 + 2);
 }
+
+TEST_CASE("a plan of a model that is no spec tells of what its attention has") {
+  const budget::LatentAttention attention{
+      .heads = 8, .query_rank = 0, .kv_rank = 64, .nope_dim = 32, .rope_dim = 16, .value_dim = 32};
+  const budget::ExpertMlp experts{.experts = 64, .top_k = 6, .width = 128, .shared_width = 256};
+  budget::Architecture model{.name = "latent", .vocab_size = 1000, .hidden_size = 256};
+  model.groups = {{.layer = {.attention = attention, .ffn = budget::DenseMlp{.width = 1024}}, .layers = 1},
+                  {.layer = {.attention = attention, .ffn = experts}, .layers = 11}};
+  const planner::Baseline latent(model);
+  const planner::PlanResult result = planner::plan(latent, {.geometry = planner::Geometry::per_segment});
+  INFO(result.error);
+  REQUIRE(result);
+  const planner::Plan &plan = *result.plan;
+  CHECK_FALSE(plan.pick.spec);
+  const nlohmann::json json = nlohmann::json::parse(report::planJson(latent, plan, 1e10));
+  CHECK(json["baseline"]["shape"]["kv_rank"] == 64);
+  CHECK(json["baseline"]["shape"]["looped_kv_rank"] == 64);
+  CHECK(json["pick"]["shape"]["looped_kv_rank"] == 24);
+  CHECK_FALSE(json["pick"]["shape"].contains("kv_heads"));
+  CHECK_FALSE(json["pick"]["shape"].contains("head_dim"));
+  CHECK(json["pick"]["residuals"]["kv_elements_per_token"] == 0);
+  CHECK(json["predicted_loss"]["pick"]["law"] == "smelt");
+  const std::string page = report::planPage(latent, plan);
+  CHECK(count(page, "<svg") == count(page, "</svg>"));
+  CHECK(count(page, "class=\"once\"") == 12 + 6);
+  CHECK(page.find("layers 3-8: ") != std::string::npos);
+  CHECK(page.find("a cache of 24 + 16") != std::string::npos);
+  CHECK(page.find("nan") == std::string::npos);
+}

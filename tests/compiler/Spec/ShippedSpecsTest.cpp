@@ -30,7 +30,7 @@ TEST_CASE("shipped specs are valid and named after their files") {
 }
 
 TEST_CASE("the published cells have the dimensions of the grid") {
-  for (const tests::PublishedCell &cell : tests::readPublishedGrid(kRoot / "tests/data/smelt_grid.csv")) {
+  for (const tests::PublishedCell &cell : tests::publishedGrid()) {
     CAPTURE(cell.name());
     const SpecResult result = readSpecFile(kRoot / "specs/smelt" / (cell.name() + ".toml"));
     REQUIRE(result);
