@@ -9,6 +9,7 @@
 #include "smelt/runtime.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
@@ -75,6 +76,20 @@ public:
   }
 
 private:
+  static bool canRun(const CudaProbe &cuda) {
+    return std::any_of(cuda.devices.begin(), cuda.devices.end(),
+                       [](const CudaDevice &device) { return device.major >= 8; });
+  }
+
+  static std::string cudaVerdict(const CudaProbe &cuda) {
+    std::string assembler = cuda.ptxas.found ? "compiles" : "compiles to PTX, which the driver assembles";
+    if (canRun(cuda)) {
+      return fmt::format("ready: {}, runs with --device cuda", assembler);
+    }
+    return fmt::format("{}, but {} to run it", assembler,
+                       cuda.devices.empty() ? "there is no GPU" : "a GPU of sm_80 or newer is missing");
+  }
+
   static std::string asText(const CpuReport &cpu, const CudaProbe &cuda) {
     std::string text;
     auto line = [&](std::string_view name, std::string_view value) {
@@ -98,7 +113,7 @@ private:
     line("target cpu", cpu.supported
                            ? "ready: compile and run"
                            : "compiles, but this CPU cannot run it: AVX2 and FMA (x86-64-v3) are missing");
-    line("target cuda", "this version generates no code for GPUs; nothing above that is missing is needed");
+    line("target cuda", cudaVerdict(cuda));
     return text;
   }
 
@@ -125,7 +140,7 @@ private:
                       {"devices", devices},
                       {"cublas", asJson(cuda.cublas)},
                       {"ptxas", asJson(cuda.ptxas)}};
-    object["targets"] = {{"cpu", cpu.supported}, {"cuda", false}};
+    object["targets"] = {{"cpu", cpu.supported}, {"cuda", canRun(cuda)}};
     return object.dump(2) + "\n";
   }
 

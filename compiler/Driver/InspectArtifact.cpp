@@ -64,6 +64,17 @@ uint64_t tensorCount(const smelt_weight_info &weight) {
   return uint64_t(std::max(weight.layers, 1U)) * std::max(weight.experts, 1U);
 }
 
+std::string codeOf(const smelt_device_info &device) {
+  return device.machine_code && device.ptx ? "machine code, PTX" : device.ptx ? "PTX" : "machine code";
+}
+
+smelt_memory memoryOn(const smelt_artifact *artifact, const smelt_device_info &device) {
+  smelt_session_options options;
+  smelt_session_options_init(&options);
+  options.device = device.name;
+  return memoryNeeded(artifact, options);
+}
+
 std::string budgetLines(const smelt_artifact *artifact) {
   Table table;
   forEach<smelt_budget_info>(artifact, smelt_artifact_get_budget, [&](const smelt_budget_info &budget) {
@@ -91,6 +102,21 @@ std::string variantTable(const smelt_artifact *artifact) {
     table.addRow({variant.isa, formatBytes(variant.size), variant.supported ? "yes" : "no"});
   });
   return table.text();
+}
+
+// What a GPU of the target would take for one sequence, and what code there is.
+std::string deviceTable(const smelt_artifact *artifact) {
+  Table table;
+  table.addRow({"device", "code", "size", "launches per short step", "weights", "KV cache", "workspace"});
+  bool any = false;
+  forEach<smelt_device_info>(artifact, smelt_artifact_get_device, [&](const smelt_device_info &device) {
+    smelt_memory memory = memoryOn(artifact, device);
+    table.addRow({device.name, codeOf(device), formatBytes(device.size),
+                  std::to_string(device.launches_per_step), formatBytes(memory.device_weights),
+                  formatBytes(memory.state), formatBytes(memory.workspace + memory.tables + memory.scratch)});
+    any = true;
+  });
+  return any ? "\n" + table.text() : "";
 }
 
 std::string kernelTable(const smelt_artifact *artifact) {
@@ -122,8 +148,9 @@ std::string textOf(const std::string &path, const smelt_artifact *artifact) {
                   path, formatBytes(info.file_size), info.version_major, info.version_minor, info.producer,
                   info.target, info.model_name, info.vocab_size, info.tensor_count,
                   smelt_dtype_name(info.weights_dtype), info.calls_per_step);
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", head, budgetLines(artifact), memoryLines(artifact, info),
-                     variantTable(artifact), kernelTable(artifact), weightTable(artifact));
+  return fmt::format("{}\n{}\n{}\n{}{}\n{}\n{}", head, budgetLines(artifact), memoryLines(artifact, info),
+                     variantTable(artifact), deviceTable(artifact), kernelTable(artifact),
+                     weightTable(artifact));
 }
 
 std::string jsonOf(const smelt_artifact *artifact) {
@@ -152,6 +179,20 @@ std::string jsonOf(const smelt_artifact *artifact) {
   forEach<smelt_variant_info>(artifact, smelt_artifact_get_variant, [&](const smelt_variant_info &variant) {
     json["variants"].push_back(
         {{"isa", variant.isa}, {"bytes", variant.size}, {"supported", variant.supported}});
+  });
+  json["devices"] = ordered_json::array();
+  forEach<smelt_device_info>(artifact, smelt_artifact_get_device, [&](const smelt_device_info &device) {
+    smelt_memory needed = memoryOn(artifact, device);
+    json["devices"].push_back({{"name", device.name},
+                               {"machine_code", device.machine_code},
+                               {"ptx", device.ptx},
+                               {"bytes", device.size},
+                               {"programs", device.program_count},
+                               {"launches_per_step", device.launches_per_step},
+                               {"memory",
+                                {{"weights", needed.device_weights},
+                                 {"kv_cache", needed.state},
+                                 {"workspace", needed.workspace + needed.tables + needed.scratch}}}});
   });
   forEach<smelt_kernel_info>(artifact, smelt_artifact_get_kernel, [&](const smelt_kernel_info &kernel) {
     json["kernels"].push_back(

@@ -211,8 +211,9 @@ void verifyKernels(const ProgramTables &tables, const std::string &where, Proble
 
 void verifyVariants(const Manifest &manifest, uint64_t codeSize, ProblemList &problems) {
   std::set<std::string_view> names;
-  if (manifest.variants()->size() == 0) {
-    problems.add("there is no code variant");
+  bool onDevices = manifest.devices() && manifest.devices()->size() > 0;
+  if (manifest.variants()->size() == 0 && !onDevices) {
+    problems.add("there is no code variant and no device target");
   }
   for (uint32_t i = 0; i < manifest.variants()->size(); ++i) {
     const CodeVariant &variant = *manifest.variants()->Get(i);

@@ -16,9 +16,11 @@ using artifact::CodeVariant;
 
 Result<uint32_t> CodeImage::choose(const Artifact &artifact, const char *isa, uint64_t features) {
   const artifact::Manifest &manifest = artifact.manifest();
-  if (manifest.target()->string_view() != "cpu") {
-    return fail(SMELT_unsupported, fmt::format("{}: is compiled for target '{}'; this runtime runs 'cpu'",
-                                               artifact.name(), printable(manifest.target()->string_view())));
+  if (manifest.variants()->size() == 0) {
+    return fail(SMELT_unsupported,
+                fmt::format("{}: is compiled for {} alone; run it with --device cuda, or compile it with "
+                            "--target cpu as well",
+                            artifact.name(), printable(manifest.target()->string_view())));
   }
   std::string have;
   for (uint32_t i = 0; i < manifest.variants()->size(); ++i) {

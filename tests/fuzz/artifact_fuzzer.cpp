@@ -4,6 +4,7 @@
 #include "runtime/src/Artifact.h"
 #include "runtime/src/CodeImage.h"
 #include "runtime/src/MemoryPlan.h"
+#include "runtime/src/cuda/DevicePlan.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -53,6 +54,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(resolveOptions(options).ok());
     auto plan = planMemory(**artifact, options);
     require(plan.ok() || plan.status().code == SMELT_memory);
+    if (const auto *devices = (*artifact)->manifest().devices()) {
+      for (const auto *target : *devices) {
+        auto device = cuda::planDevice(**artifact, *target, options);
+        require(device.ok() || device.status().code == SMELT_memory ||
+                device.status().code == SMELT_unsupported);
+        for (const auto *image : *target->images()) {
+          require(!(*artifact)->image(*image).empty());
+        }
+      }
+    }
   }
   auto variant = CodeImage::choose(**artifact, nullptr, ~uint64_t(0));
   if (variant.ok()) {

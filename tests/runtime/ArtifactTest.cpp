@@ -198,7 +198,7 @@ TEST_CASE("Kernels and code variants are verified") {
        {"wants 1099511627776 scratch bytes"}},
       {"rows", [](auto &m) { m.kernels[0]->rows_per_token = 0; }, {"has 0 rows per token"}},
       {"access", [](auto &m) { m.kernels[0]->bindings[2]->access = Access(3); }, {"binding 2 has access 3"}},
-      {"no variant", [](auto &m) { m.variants.clear(); }, {"there is no code variant"}},
+      {"no variant", [](auto &m) { m.variants.clear(); }, {"there is no code variant and no device target"}},
       {"variant twice",
        [](auto &m) { m.variants.push_back(std::make_unique<CodeVariantT>(*m.variants[0])); },
        {"code variant 1 'x86-64': has no name, or that of another"}},

@@ -1,7 +1,7 @@
 // The seed corpora of tests/fuzz. `runtime-files "[corpus]"` writes them again, after a change of a format.
 #include "runtime/src/Artifact.h"
 #include "runtime/src/Npy.h"
-#include "tests/runtime/ToyModel.h"
+#include "tests/runtime/CudaToy.h"
 
 #include <catch2/catch.hpp>
 
@@ -14,6 +14,15 @@ using namespace smelt::runtime;
 
 namespace {
 
+smelt::artifact::ManifestT deviceManifest() {
+  smelt::artifact::ManifestT manifest = cudaToyManifest({.layers = 2, .visits = 2});
+  manifest.variants[0]->size = 1;
+  manifest.variants[0]->entries.assign(manifest.kernels.size(), 0);
+  manifest.devices[0]->images[0]->offset = 1;
+  manifest.devices[0]->images[0]->size = 1;
+  return manifest;
+}
+
 std::map<std::string, std::string> seeds() {
   smelt::artifact::ManifestT manifest = toyManifest({.layers = 2, .visits = 2});
   manifest.variants[0]->size = 1; // the code is never run
@@ -23,6 +32,7 @@ std::map<std::string, std::string> seeds() {
   };
   return {
       {"artifact/toy.smelt", packArtifact(manifest, "\xc3")},
+      {"artifact/device.smelt", packArtifact(deviceManifest(), std::string("\xc3\0", 2))},
       {"safetensors/toy.safetensors", toySafetensors(toyWeights({.layers = 1, .visits = 1}))},
       {"safetensors/kinds.safetensors",
        packSafetensors(

@@ -128,12 +128,6 @@ TEST_CASE("Code is chosen by name or by what the machine can do") {
     ToySession session(manifest, {}, options);
     CHECK_THAT(session.created.message, Contains("has no code for 'x86-64-v3'; it has x86-64"));
   }
-  SECTION("another target") {
-    manifest.target = "cuda";
-    ToySession session(manifest, {}, options);
-    CHECK(session.created.status == SMELT_unsupported);
-    CHECK_THAT(session.created.message, Contains("is compiled for target 'cuda'"));
-  }
 }
 
 TEST_CASE("A kernel that fails is named with its place") {

@@ -1,5 +1,5 @@
-// How weights lie in device memory. The runtime packs them so at load (runtime/src/cuda/WeightUpload.h
-// repeats these formulas; tests/e2e compares the two), kernels address them by what is here.
+// How weights lie in device memory. The runtime packs them so at load (runtime/src/cuda/WeightLayout.h
+// repeats these formulas; tests/runtime compares the two), kernels address them by what is here.
 //
 // rows:  matrix [N][K] bf16, row n at byte n * rowStride(K), rowStride = K rounded up to 8 elements; the
 // padding

@@ -1,5 +1,5 @@
 // How weights lie in the memory of a device: the formulas of compiler/Codegen/CUDA/WeightPacking.h, by which
-// kernels address them, repeated here because the runtime stands alone. tests/e2e compares the two.
+// kernels address them, repeated here because the runtime stands alone. tests/runtime compares the two.
 #pragma once
 
 #include <cstdint>

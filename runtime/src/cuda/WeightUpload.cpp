@@ -94,7 +94,7 @@ struct Batch {
     uint64_t base = batch.pieces[0].begin;
     for (size_t i; (i = batch.next.fetch_add(1)) < batch.count;) {
       const Piece &piece = batch.pieces[i];
-      uint64_t end = i + 1 < batch.count ? batch.pieces[i + 1].begin : piece.end; // with the gap behind it
+      uint64_t end = i + 1 < batch.count ? batch.pieces[i + 1].begin : piece.end; // and the gap behind it
       std::memset(batch.out + (piece.begin - base), 0, end - piece.begin);
       packRows(*piece.shape, piece.tensor, piece.firstRow, piece.endRow, batch.out + (piece.begin - base));
     }
@@ -130,7 +130,9 @@ Status uploadWeights(DevicePointer device, const BoundWeights &weights, const De
   if (!pool.ok()) {
     return pool.takeStatus();
   }
-  Status status;
+  // Gaps between tensors stay zero.
+  Status status =
+      device->check(device->api.memsetBytes(memory, 0, plan.weightBytes, stream), "clear the weights");
   bool used[2] = {};
   for (size_t first = 0, turn = 0; first < pieces.list.size() && status.ok(); turn ^= 1) {
     uint64_t begin = pieces.list[first].begin;

@@ -1,0 +1,60 @@
+// smelt-gpu-check: is a GPU right, and how fast is it? run.sh calls it.
+#include "tests/gpu/Check.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <fstream>
+
+using namespace smelt::gpu;
+
+int main(int argc, char **argv) {
+  CLI::App app("Checks compiled models on a GPU against references, and times them.");
+  std::string json, folder;
+  std::vector<std::string> artifacts;
+  uint64_t readMiB = 4096;
+  SpeedOptions options;
+  app.add_option("--device", options.device, "cuda, or cuda:N")->capture_default_str();
+  app.add_option("--numbers", folder,
+                 "Folder of cases that prepare.sh made: compare them with their references");
+  app.add_option("--speed", artifacts, "Artifacts to time with splat weights");
+  app.add_option("--read-mib", readMiB, "Memory to read for the read rate")->capture_default_str();
+  app.add_option("--batch", options.batches, "Sequences decoded together")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--prefill", options.prompts, "Prompt lengths")->delimiter(',')->capture_default_str();
+  app.add_option("--context", options.context, "Positions held when decoding")->capture_default_str();
+  app.add_option("--steps", options.steps, "Decode steps timed")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--chunk", options.chunk, "Most tokens of one step of a prompt")->capture_default_str();
+  app.add_option("--json", json, "Write the results here")->type_name("OUT.json");
+  CLI11_PARSE(app, argc, argv);
+  nlohmann::ordered_json results;
+  bool right = true;
+  int status = 0;
+  try {
+    fmt::print("limits\n");
+    Limits limits = measureLimits(options.device, readMiB << 20, results);
+    if (!folder.empty()) {
+      fmt::print("numbers\n");
+      right = checkNumbers(folder, options.device, results);
+    }
+    for (const std::string &artifact : artifacts) {
+      try {
+        measureSpeed(artifact, options, limits, results);
+      } catch (const std::exception &problem) { // one model that does not fit does not hide the others
+        fmt::print("  {}: {}\n", artifact, problem.what());
+        results["problems"].push_back({{"artifact", artifact}, {"problem", problem.what()}});
+        status = 3;
+      }
+    }
+  } catch (const std::exception &problem) {
+    fmt::print(stderr, "smelt-gpu-check: error: {}\n", problem.what());
+    return 2;
+  }
+  if (!json.empty()) {
+    std::ofstream(json) << results.dump(2) << "\n";
+  }
+  return right ? status : 1;
+}

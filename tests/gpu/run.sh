@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Checks and times compiled models on a machine with a GPU, without LLVM: builds the runtime with CMake and the host's
+# compiler, compares every prepared case with its reference, measures the GPU's own limits, times decoding and prefill
+# with splat weights, and runs the strongest transformers baselines beside them. Prints one table; fails when a number
+# is wrong. prepare.sh makes the kit this needs.
+#
+#   gpu-kit/source/tests/gpu/run.sh --kit gpu-kit [--quick] [--no-peers] [--out results.json]
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source=$(cd "$here/../.." && pwd)
+kit=$source/.. build= check= out=results.json device=cuda peers=1
+arguments=()
+usage() {
+  echo "usage: run.sh [--kit FOLDER] [--build FOLDER | --check PROGRAM] [--device cuda[:N]] [--out FILE.json]
+              [--quick] [--no-peers] [-- arguments of smelt-gpu-check]" >&2
+  exit 2
+}
+while [ $# -gt 0 ]; do
+  case $1 in
+  --kit) kit=$2 && shift ;;
+  --build) build=$2 && shift ;;
+  --check) check=$2 && shift ;;
+  --device) device=$2 && shift ;;
+  --out) out=$2 && shift ;;
+  --quick) arguments+=(--batch 1,8 --prefill 128,2048 --steps 20) ;;
+  --no-peers) peers= ;;
+  --) shift && arguments+=("$@") && break ;;
+  *) usage ;;
+  esac
+  shift || usage
+done
+
+if [ -z "$check" ]; then
+  build=${build:-$kit/build}
+  echo "building in $build"
+  cmake -S "$kit" -B "$build" -DCMAKE_BUILD_TYPE=Release >"$kit/cmake.log"
+  cmake --build "$build" --target smelt-gpu-check smelt-run --parallel >"$kit/build.log"
+  check=$build/bin/smelt-gpu-check
+fi
+
+speed=()
+for artifact in "$kit"/speed/*.smelt; do
+  [ -e "$artifact" ] && speed+=("$artifact")
+done
+status=0
+"$check" --device "$device" --numbers "$kit/numbers" ${speed[@]:+--speed "${speed[@]}"} --json "$out" \
+  ${arguments[@]:+"${arguments[@]}"} || status=$?
+[ -e "$out" ] || exit "$status"
+
+# Peers come from Python; without torch the table says so.
+if [ -n "$peers" ] && [ "${#speed[@]}" -gt 0 ]; then
+  python3 "$here/peer_bench.py" --device "$device" --specs "$kit"/speed/*.toml --results "$out" || status=$?
+fi
+python3 "$here/table.py" "$out"
+exit "$status"

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Prints the results of run.sh as one table."""
+import json
+import sys
+
+
+def rows(results):
+    peers = {(p["model"], p["kind"], p["size"]): p for p in results.get("peers", [])}
+    for kind, size in (("decode", "batch"), ("prefill", "prompt")):
+        for result in results.get(kind) or []:
+            peer = peers.get((result["model"], kind, result[size]))
+            yield [
+                result["model"],
+                f"{kind} {size} {result[size]}",
+                f"{result['seconds'] * 1e3:.3f}",
+                f"{result['tokens_per_second']:.1f}",
+                f"{result['share_of_read_rate'] * 100:.1f}" if kind == "decode" else "",
+                f"{peer['seconds'] * 1e3:.3f}" if peer else "",
+                peer["how"] if peer else "",
+                f"{peer['seconds'] / result['seconds']:.2f}" if peer else "",
+            ]
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        results = json.load(file)
+    gpu = results["gpu"]
+    best = max((r["bytes_per_second"] for r in results.get("reads") or []), default=0)
+    print(f"{gpu['name']}, sm_{gpu['compute_capability']}, driver CUDA {gpu['driver'] // 1000}.{gpu['driver'] % 1000 // 10}: "
+          f"reads {best * 1e-9:.0f} GB/s, {results['seconds_per_graph_node'] * 1e6:.2f} us a graph node")
+    numbers = results.get("numbers") or []
+    wrong = [n for n in numbers if n["problem"]]
+    print(f"numbers: {len(numbers) - len(wrong)} of {len(numbers)} cases right")
+    for case in wrong:
+        print(f"  WRONG {case['case']} in steps of {case['chunk']}: {case['problem']}")
+    for problem in results.get("problems", []) + results.get("peer_problems", []):
+        print(f"  not measured: {problem}")
+    table = [["model", "what", "ms", "tokens/s", "% of reads", "peer ms", "peer", "times faster"]] + list(rows(results))
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    for row in table:
+        print("  ".join(cell.rjust(width) if 1 < i != 6 else cell.ljust(width)
+                        for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
+
+
+if __name__ == "__main__":
+    main()
