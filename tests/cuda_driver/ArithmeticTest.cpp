@@ -84,6 +84,22 @@ TEST_CASE("integer arithmetic") {
   expect32("sad.u32 %r0, %r1, %r2, %r3;", [](auto a, auto b, auto c) { return c + (a > b ? a - b : b - a); });
 }
 
+TEST_CASE("relu, dot products, packed floats") {
+  expect32("max.relu.s32 %r0, %r1, %r2;",
+           [](auto a, auto b, auto) { return uint32_t(std::max(0, std::max(s(a), s(b)))); });
+  expect32("min.relu.s32 %r0, %r1, %r2;",
+           [](auto a, auto b, auto) { return uint32_t(std::max(0, std::min(s(a), s(b)))); });
+  expect32("dp4a.s32.u32 %r0, %r1, %r2, %r3;", [](auto a, auto b, auto c) {
+    for (int i = 0; i < 4; ++i) {
+      c += uint32_t(int8_t(a >> (8 * i)) * int32_t(b >> (8 * i) & 255));
+    }
+    return c;
+  });
+  const auto pairs = run64("fma.rn.f32x2 %rd0, %rd1, %rd2, %rd1;", {uint64_t(bits(1.5f)) << 32 | bits(-2.0f)},
+                           {uint64_t(bits(3.0f)) << 32 | bits(0.25f)});
+  CHECK(pairs[0] == (uint64_t(bits(6.0f)) << 32 | bits(-2.5f)));
+}
+
 TEST_CASE("64-bit integers and carries") {
   const std::vector<uint64_t> a = {0, ~0ull, 0x8000000000000000ull, 0x123456789abcdef0ull};
   const std::vector<uint64_t> b = {1, 2, ~0ull, 0xfedcba9876543210ull};

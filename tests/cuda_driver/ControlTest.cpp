@@ -82,6 +82,17 @@ TEST_CASE("nested scopes have registers and labels of their own") {
   }
 }
 
+TEST_CASE("jump tables") {
+  const auto got = run32(
+      "and.b32 %r4, %r1, 3; T: .branchtargets A, B, C, D; brx.idx %r4, T;\n"
+      "A: mov.u32 %r0, 10; bra.uni END; B: mov.u32 %r0, 20; bra.uni END; C: mov.u32 %r0, 30; bra.uni END;\n"
+      "D: mov.u32 %r0, 40; END: vote.sync.ballot.b32 %r5, %p1, -1;",
+      iota(32));
+  for (uint32_t i = 0; i < 32; ++i) {
+    CHECK(got[i] == 10 * (i % 4 + 1));
+  }
+}
+
 TEST_CASE("geometry of the launch") {
   TestDevice &device = TestDevice::get();
   const TestModule module = device.load(kernelText(

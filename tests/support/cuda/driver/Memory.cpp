@@ -119,6 +119,17 @@ SMELT_CUDA_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from
     return driver.enqueue(stream, CU_GRAPH_NODE_TYPE_MEMCPY,
                           copyWork(to, reinterpret_cast<CUdeviceptr>(from), bytes));
   }
+  const CUstream state = driver.stream(stream);
+  if (state && state->capture) { // a graph reads its source at each launch, whatever memory it is
+    return driver.enqueue(stream, CU_GRAPH_NODE_TYPE_MEMCPY, [=] {
+      uint8_t *target = deviceRange(to, bytes, true);
+      if (!target) {
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+      }
+      copyBytes(target, from, bytes);
+      return CUDA_SUCCESS;
+    });
+  }
   const auto *data = static_cast<const uint8_t *>(from);
   return driver.enqueue(stream, CU_GRAPH_NODE_TYPE_MEMCPY,
                         [=, staged = std::vector<uint8_t>(data, data + bytes)] {

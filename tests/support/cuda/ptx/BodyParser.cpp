@@ -57,6 +57,11 @@ private:
     } else if (cursor.take(".pragma")) {
       cursor.next();
       cursor.expect(";");
+    } else if (cursor.take(".branchtargets")) {
+      do {
+        tables[last_label].push_back(cursor.word());
+      } while (cursor.take(","));
+      cursor.expect(";");
     } else if (cursor.take(".reg")) {
       registers();
     } else if (isVariableSpace(cursor.peek().text)) {
@@ -75,6 +80,7 @@ private:
   void label() {
     const std::string name = cursor.word();
     cursor.expect(":");
+    last_label = name;
     if (!scopes[scope].labels.emplace(name, static_cast<uint32_t>(kernel.body.size())).second) {
       cursor.fail("label " + name + " is defined twice");
     }
@@ -121,6 +127,10 @@ private:
       out.guard = static_cast<int32_t>(guard.value);
     }
     splitOpcode(cursor.word(), out.op);
+    if (out.op[0] == "brx") {
+      jumpTable(out);
+      return;
+    }
     const bool branch = out.op[0] == "bra";
     while (!cursor.take(";")) {
       if (cursor.atEnd() || cursor.is("}")) {
@@ -134,6 +144,42 @@ private:
     kernel.body.push_back(std::move(out));
   }
 
+  /// brx.idx as comparisons and branches, one an entry; an index past the table is undefined and takes the
+  /// last.
+  void jumpTable(const Statement &from) {
+    const Operand index = operand();
+    cursor.expect(",");
+    const std::string table = cursor.word();
+    cursor.expect(";");
+    const std::vector<std::string> &targets = tables[table];
+    if (targets.empty() || from.guard >= 0) {
+      throw PtxError(from.line, targets.empty() ? "jump table " + table + " has no targets"
+                                                : "guarded brx is not emulated");
+    }
+    Operand chosen;
+    chosen.kind = OperandKind::Register;
+    chosen.value = static_cast<int64_t>(kernel.registers.size());
+    kernel.registers.push_back(Type::Pred);
+    for (size_t i = 0; i < targets.size(); ++i) {
+      Statement jump;
+      jump.line = from.line;
+      jump.op = {"bra"};
+      jump.args.push_back(label(targets[i]));
+      if (i + 1 < targets.size()) {
+        Operand entry;
+        entry.kind = OperandKind::Integer;
+        entry.value = static_cast<int64_t>(i);
+        Statement compare;
+        compare.line = from.line;
+        compare.op = {"setp", "eq", "u32"};
+        compare.args = {chosen, index, entry};
+        kernel.body.push_back(std::move(compare));
+        jump.guard = static_cast<int32_t>(chosen.value);
+      }
+      kernel.body.push_back(std::move(jump));
+    }
+  }
+
   static void splitOpcode(const std::string &text, std::vector<std::string> &parts) {
     for (size_t begin = 0; begin <= text.size();) {
       const size_t end = std::min(text.find('.', begin), text.size());
@@ -142,10 +188,12 @@ private:
     }
   }
 
-  Operand labelOperand() {
+  Operand labelOperand() { return label(cursor.word()); }
+
+  Operand label(const std::string &name) const {
     Operand out;
     out.kind = OperandKind::Label;
-    out.name = cursor.word();
+    out.name = name;
     out.value = scope;
     return out;
   }
@@ -294,6 +342,8 @@ private:
   Function &kernel;
   std::vector<Scope> scopes;
   std::unordered_map<std::string, uint32_t> params;
+  std::unordered_map<std::string, std::vector<std::string>> tables; ///< .branchtargets by their label
+  std::string last_label;
   int scope = 0;
 };
 

@@ -24,6 +24,7 @@ uint32_t bytesOf(Type type) {
   case Type::U64:
   case Type::S64:
   case Type::F64:
+  case Type::F32x2:
     return 8;
   case Type::B128:
     return 16;
@@ -41,13 +42,13 @@ bool isFloat(Type type) { return type >= Type::F16 && type <= Type::TF32; }
 
 bool parseType(std::string_view text, Type &type) {
   static constexpr std::pair<std::string_view, Type> kTypes[] = {
-      {"pred", Type::Pred},    {"b8", Type::B8},         {"b16", Type::B16},     {"b32", Type::B32},
-      {"b64", Type::B64},      {"b128", Type::B128},     {"u8", Type::U8},       {"u16", Type::U16},
-      {"u32", Type::U32},      {"u64", Type::U64},       {"s8", Type::S8},       {"s16", Type::S16},
-      {"s32", Type::S32},      {"s64", Type::S64},       {"f16", Type::F16},     {"f16x2", Type::F16x2},
-      {"bf16", Type::BF16},    {"bf16x2", Type::BF16x2}, {"f32", Type::F32},     {"f64", Type::F64},
-      {"tf32", Type::TF32},    {"u16x2", Type::U16x2},   {"s16x2", Type::S16x2}, {"e4m3x2", Type::E4M3x2},
-      {"e5m2x2", Type::E5M2x2}};
+      {"pred", Type::Pred},     {"b8", Type::B8},         {"b16", Type::B16},     {"b32", Type::B32},
+      {"b64", Type::B64},       {"b128", Type::B128},     {"u8", Type::U8},       {"u16", Type::U16},
+      {"u32", Type::U32},       {"u64", Type::U64},       {"s8", Type::S8},       {"s16", Type::S16},
+      {"s32", Type::S32},       {"s64", Type::S64},       {"f16", Type::F16},     {"f16x2", Type::F16x2},
+      {"bf16", Type::BF16},     {"bf16x2", Type::BF16x2}, {"f32", Type::F32},     {"f32x2", Type::F32x2},
+      {"f64", Type::F64},       {"tf32", Type::TF32},     {"u16x2", Type::U16x2}, {"s16x2", Type::S16x2},
+      {"e4m3x2", Type::E4M3x2}, {"e5m2x2", Type::E5M2x2}};
   for (const auto &[name, value] : kTypes) {
     if (name == text) {
       type = value;

@@ -125,11 +125,65 @@ uint8_t *resolveRange(Warp &warp, const Instr &in, uint32_t lane, Space space, u
                                   : inGlobal(warp, in, lane, address, bytes, flags, data);
 }
 
+namespace {
+
+/// The range that lanes most likely access: shared memory, or the allocation accessed last.
+struct Window {
+  uint64_t begin = 0, bytes = 0;
+  uint8_t *host = nullptr;
+};
+
+Window likelyWindow(const Warp &warp, Space space, uint32_t flags) {
+  if (space == Space::Shared) {
+    return {0, warp.cta->shared_bytes, warp.cta->shared};
+  }
+  const Allocation *recent = space == Space::Global ? warp.recent : nullptr;
+  return recent && !(recent->constant && (flags & kWrite))
+             ? Window{recent->begin, recent->bytes, recent->host}
+             : Window();
+}
+
+/// Host pointers of all lanes if every access lies well inside one window; false leaves the case to the slow
+/// path.
+bool resolveInside(const Window &window, uint32_t lanes, const uint64_t *addresses, uint32_t bytes,
+                   uint32_t align, uint8_t **to) {
+  if (window.bytes < bytes) {
+    return false;
+  }
+  uint32_t wrong = 0;
+  const uint64_t last = window.bytes - bytes;
+  for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+    const uint64_t offset = addresses[lane] - window.begin;
+    wrong |= uint32_t(offset > last || (addresses[lane] & (align - 1)) != 0) << lane;
+    to[lane] = window.host + offset;
+  }
+  return !(wrong & lanes);
+}
+
+} // namespace
+
 void resolve(Warp &warp, const Instr &in, uint32_t lanes, Space space, const uint64_t *addresses,
              uint32_t bytes, uint32_t align, uint32_t flags, uint8_t **to, const uint8_t *const *data) {
+  Cta &cta = *warp.cta;
+  const Window window = likelyWindow(warp, space, flags);
+  if (!resolveInside(window, lanes, addresses, bytes, align, to)) {
+    eachLane(lanes, [&](uint32_t lane) {
+      to[lane] = resolveRange(warp, in, lane, space, addresses[lane], bytes, align, flags,
+                              data ? data[lane] : nullptr);
+    });
+    return;
+  }
+  if (!cta.checker || (flags & kNoRecord)) {
+    return;
+  }
   eachLane(lanes, [&](uint32_t lane) {
-    to[lane] = resolveRange(warp, in, lane, space, addresses[lane], bytes, align, flags,
-                            data ? data[lane] : nullptr);
+    const uint64_t offset = addresses[lane] - window.begin;
+    const uint8_t *stored = data ? data[lane] : nullptr;
+    if (space == Space::Shared) {
+      cta.checker->access(warp, in, lane, static_cast<uint32_t>(offset), bytes, flags, to[lane], stored);
+    } else {
+      checkGlobal(warp, in, lane, *warp.recent, offset, bytes, flags, to[lane], stored);
+    }
   });
 }
 

@@ -66,12 +66,12 @@ void complete(Cta &cta, uint32_t id) {
   ++cta.progress;
 }
 
-/// a: id, b: thread count (kNoRef: all), c: predicate, x: Mode.
+/// a: id, b: thread count (kNoRef: all), c: predicate, x: Mode, y: the cluster's barrier.
 Step barrier(Warp &warp, const Instr &in, uint32_t lanes) {
   Cta &cta = *warp.cta;
   const uint32_t lane = firstLane(lanes);
   const uint32_t id = uniform(warp, in, in.a, lanes, "the barrier's id");
-  if (id > 15) {
+  if (id > 15 && !in.y) {
     fail(warp, in, lane, FaultCode::LaunchFailed, format("barrier id %u: there are 16", id));
   }
   uint32_t expected = cta.threads;
@@ -163,7 +163,8 @@ void decodeClusterBarrier(Decoding &d, Instr &in) {
   in.flags |= aligned ? kAligned : 0;
   in.run = mode == 0 ? clusterArrive : barrier;
   in.x = static_cast<uint32_t>(Mode::Sync);
-  in.a = d.layout.constant(0, 4);
+  in.a = d.layout.constant(16, 4);
+  in.y = 1;
 }
 
 } // namespace

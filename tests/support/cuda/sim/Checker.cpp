@@ -13,9 +13,15 @@ struct Access {
   Warp &warp;
   const Instr &in;
   uint32_t lane, thread, flags;
-  const char *place;
+  bool shared;
+  const char *place() const { return shared ? "shared memory" : "global memory"; }
   bool writes() const { return flags & kWrite; }
 };
+
+/// True if the stamp stands for no access: shared memory is another CTA's before.
+bool isVoid(const Stamp &stamp, const Access &now) {
+  return stamp.cta == 0 || (now.shared && stamp.cta != now.warp.cta->id);
+}
 
 bool happenedBefore(const Stamp &stamp, const Access &now) {
   const Cta &cta = *now.warp.cta;
@@ -44,21 +50,21 @@ bool happenedBefore(const Stamp &stamp, const Access &now) {
       now.warp, now.in, now.lane, FaultCode::LaunchFailed,
       format(
           "race on %s: this %s and an earlier %s by thread %u of CTA %u at line %u (%s): nothing orders them",
-          now.place, now.writes() ? "write" : "read", earlier_kind, static_cast<unsigned>(earlier.thread),
+          now.place(), now.writes() ? "write" : "read", earlier_kind, static_cast<unsigned>(earlier.thread),
           earlier.cta - cta.launch.first_cta - 1, static_cast<unsigned>(earlier.line), text.c_str()));
 }
 
 /// `same` tells whether the write stores what is there already.
 void checkCell(const Cell &cell, const Access &now, uint32_t mask, bool same) {
   for (const Stamp &write : cell.writes) {
-    if (!(write.bytes & mask) || write.cta == 0) {
+    if (!(write.bytes & mask) || isVoid(write, now)) {
       continue;
     }
     if (write.in_flight && write.cta == now.warp.cta->id && !(now.flags & kLanding)) {
       fail(now.warp, now.in, now.lane, FaultCode::LaunchFailed,
            format("%s of %s that an asynchronous copy issued at line %u by thread %u still writes: wait for "
                   "it first",
-                  now.writes() ? "write" : "read", now.place, static_cast<unsigned>(write.line),
+                  now.writes() ? "write" : "read", now.place(), static_cast<unsigned>(write.line),
                   static_cast<unsigned>(write.thread)));
     }
     if (!happenedBefore(write, now) && !((now.flags & kAtomic) && write.atomic) && !same) {
@@ -68,14 +74,14 @@ void checkCell(const Cell &cell, const Access &now, uint32_t mask, bool same) {
       fail(now.warp, now.in, now.lane, FaultCode::LaunchFailed,
            format("the asynchronous proxy accesses %s that line %u wrote through the generic proxy, without "
                   "fence.proxy.async between",
-                  now.place, static_cast<unsigned>(write.line)));
+                  now.place(), static_cast<unsigned>(write.line)));
     }
   }
   if (!now.writes()) {
     return;
   }
   for (const Stamp &read : cell.reads) {
-    if ((read.bytes & mask) && read.cta != 0 && !same && !((now.flags & kAtomic) && read.atomic) &&
+    if ((read.bytes & mask) && !isVoid(read, now) && !same && !((now.flags & kAtomic) && read.atomic) &&
         !happenedBefore(read, now)) {
       report(now, read, "read");
     }
@@ -98,12 +104,12 @@ Stamp stampOf(const Access &now, uint32_t mask) {
 /// Atomic writes go to the second place while a plain write holds the first: it still has to be ordered
 /// before others' accesses.
 void recordWrite(Cell &cell, const Access &now, const Stamp &stamp) {
-  const bool keep_plain =
-      stamp.atomic && cell.writes[0].cta > now.warp.cta->launch.first_cta && !cell.writes[0].atomic;
+  const bool keep_plain = stamp.atomic && cell.writes[0].cta > now.warp.cta->launch.first_cta &&
+                          !isVoid(cell.writes[0], now) && !cell.writes[0].atomic;
   size_t slot = 1;
   for (size_t i = keep_plain ? 1 : 0; i < 2; ++i) {
     const Stamp &old = cell.writes[i];
-    if (old.cta == 0 || !(old.bytes & ~stamp.bytes) || (!old.in_flight && happenedBefore(old, now))) {
+    if (isVoid(old, now) || !(old.bytes & ~stamp.bytes) || (!old.in_flight && happenedBefore(old, now))) {
       slot = i;
       break;
     }
@@ -123,7 +129,8 @@ void recordWrite(Cell &cell, const Access &now, const Stamp &stamp) {
 /// Keeps two concurrent readers, of different warps when there are such.
 void recordRead(Cell &cell, const Access &now, const Stamp &stamp) {
   for (Stamp &old : cell.reads) {
-    if (old.cta == 0 || (old.thread == stamp.thread && old.cta == stamp.cta && !(old.bytes & ~stamp.bytes)) ||
+    if (isVoid(old, now) ||
+        (old.thread == stamp.thread && old.cta == stamp.cta && !(old.bytes & ~stamp.bytes)) ||
         (old.cta == stamp.cta && happenedBefore(old, now) && !(old.bytes & ~stamp.bytes))) {
       old = stamp;
       return;
@@ -137,9 +144,33 @@ void recordRead(Cell &cell, const Access &now, const Stamp &stamp) {
 
 } // namespace
 
+namespace {
+
+/// More than any CTA's shared memory; the pages behind it exist once touched.
+constexpr uint64_t kShadowBytes = 512 * 1024;
+
+std::vector<std::unique_ptr<ShadowMap<Cell>>> &spareShadows() {
+  static std::vector<std::unique_ptr<ShadowMap<Cell>>> spare;
+  return spare;
+}
+
+} // namespace
+
+SharedChecker::SharedChecker(uint32_t bytes) : initialised(bytes, 0) {
+  auto &spare = spareShadows();
+  if (spare.empty()) {
+    shadow = std::make_unique<ShadowMap<Cell>>();
+  } else {
+    shadow = std::move(spare.back());
+    spare.pop_back();
+  }
+}
+
+SharedChecker::~SharedChecker() { spareShadows().push_back(std::move(shadow)); }
+
 void SharedChecker::access(Warp &warp, const Instr &in, uint32_t lane, uint32_t offset, uint32_t size,
                            uint32_t flags, const uint8_t *now, const uint8_t *data) {
-  const Access access{warp, in, lane, warp.cta->thread(warp, lane), flags, "shared memory"};
+  const Access access{warp, in, lane, warp.cta->thread(warp, lane), flags, true};
   if (!access.writes() || (flags & kAtomic)) {
     for (uint32_t i = 0; i < size; ++i) {
       if (!initialised[offset + i]) {
@@ -154,7 +185,7 @@ void SharedChecker::access(Warp &warp, const Instr &in, uint32_t lane, uint32_t 
   for (uint32_t at = offset & ~3u; at < offset + size; at += 4) {
     const uint32_t first = std::max(at, offset) - at, last = std::min(at + 4, offset + size) - at;
     const uint32_t mask = ((1u << last) - 1) & ~((1u << first) - 1);
-    Cell &cell = shadow.at(at, bytes);
+    Cell &cell = shadow->at(static_cast<uint32_t>(at), kShadowBytes);
     checkCell(cell, access, mask, same);
     Stamp stamp = stampOf(access, mask);
     if (!access.writes()) {
@@ -175,10 +206,10 @@ void SharedChecker::markInitialised(uint32_t offset, uint32_t size) {
 
 void SharedChecker::proxyFence(Warp &warp) {
   const Instr none;
-  const Access here{warp, none, 0, ~0u, 0, ""};
+  const Access here{warp, none, 0, ~0u, 0, true};
   for (Warp &writer : warp.cta->warps) {
     std::erase_if(writer.unfenced, [&](uint64_t at) {
-      Cell &cell = shadow.at(at, bytes);
+      Cell &cell = shadow->at(static_cast<uint32_t>(at), kShadowBytes);
       bool left = false;
       for (Stamp &write : cell.writes) {
         const bool own = write.thread / kWarpSize == warp.index;
@@ -225,7 +256,7 @@ void markWrite(const Access &now, Allocation &allocation, uint64_t at) {
 
 void checkGlobal(Warp &warp, const Instr &in, uint32_t lane, Allocation &allocation, uint64_t offset,
                  uint32_t size, uint32_t flags, const uint8_t *now, const uint8_t *data) {
-  const Access access{warp, in, lane, warp.cta->thread(warp, lane), flags, "global memory"};
+  const Access access{warp, in, lane, warp.cta->thread(warp, lane), flags, false};
   if (!allocation.written.empty()) {
     if (!access.writes() && !allocation.allWritten(offset, size)) {
       fail(warp, in, lane, FaultCode::LaunchFailed,

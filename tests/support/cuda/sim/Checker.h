@@ -21,7 +21,8 @@ enum AccessFlags : uint32_t {
 /// Shadow of a CTA's shared memory.
 class SharedChecker {
 public:
-  explicit SharedChecker(uint32_t bytes) : bytes(bytes), initialised(bytes, 0) {}
+  explicit SharedChecker(uint32_t bytes);
+  ~SharedChecker();
   /// Checks and records an access of `lane`. `data` is what a write will store, to let equal writes pass.
   void access(Warp &warp, const Instr &in, uint32_t lane, uint32_t offset, uint32_t size, uint32_t flags,
               const uint8_t *now, const uint8_t *data);
@@ -30,8 +31,7 @@ public:
   void proxyFence(Warp &warp);
 
 private:
-  uint32_t bytes;
-  ShadowMap<Cell> shadow;
+  std::unique_ptr<ShadowMap<Cell>> shadow; ///< passed on from CTA to CTA: stamps of others count as none
   std::vector<uint8_t> initialised;
 };
 

@@ -77,7 +77,7 @@ public:
   uint8_t *shared = nullptr; ///< 1024-byte aligned
   uint32_t shared_bytes = 0;
   std::vector<Warp> warps;
-  NamedBarrier barriers[16];
+  NamedBarrier barriers[17];                        ///< the last is the cluster's
   std::unordered_map<uint64_t, Mbarrier> mbarriers; ///< by shared offset
   std::unique_ptr<SharedChecker> checker;           ///< null if checks are off
   uint64_t progress = 0; ///< counts what other warps may wait for: stores, arrivals, exits

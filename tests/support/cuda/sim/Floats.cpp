@@ -53,10 +53,29 @@ Modifiers takeModifiers(Decoding &d) {
   return m;
 }
 
-/// Handler of a two-operand operation on f32 or f64.
+/// The other rounding modes are for single values.
+void needScalar(const Decoding &d, Type type) {
+  if (type != Type::F32 && type != Type::F64) {
+    d.fail("this rounding of pairs is not emulated");
+  }
+}
+
+/// The same operation on both halves of a 64-bit register.
+template <class Op> struct OnFloats {
+  template <class... T> static uint64_t apply(T... args) {
+    const uint32_t low = floatToBits(Op::apply(bitsToFloat(static_cast<uint32_t>(args))...));
+    const uint32_t high = floatToBits(Op::apply(bitsToFloat(static_cast<uint32_t>(args >> 32))...));
+    return low | uint64_t(high) << 32;
+  }
+};
+
+/// Handler of a two-operand operation on f32, pairs of them, or f64.
 template <class Op> Handler binaryFloat(const Modifiers &m) {
   if (m.type == Type::F64) {
     return binary<Op, double>;
+  }
+  if (m.type == Type::F32x2) {
+    return m.ftz ? binary<OnFloats<Ftz<Op>>, uint64_t> : binary<OnFloats<Op>, uint64_t>;
   }
   if (m.sat) {
     return m.ftz ? binary<Sat<Ftz<Op>>, float> : binary<Sat<Op>, float>;
@@ -67,6 +86,9 @@ template <class Op> Handler binaryFloat(const Modifiers &m) {
 template <class Op> Handler ternaryFloat(const Modifiers &m) {
   if (m.type == Type::F64) {
     return ternary<Op, double>;
+  }
+  if (m.type == Type::F32x2) {
+    return m.ftz ? ternary<OnFloats<Ftz<Op>>, uint64_t> : ternary<OnFloats<Op>, uint64_t>;
   }
   if (m.sat) {
     return m.ftz ? ternary<Sat<Ftz<Op>>, float> : ternary<Sat<Op>, float>;
@@ -81,6 +103,7 @@ template <class Op> void decodeBinary(Decoding &d, Instr &in, const char *name, 
   }
   in.run = binaryFloat<Op>(m);
   if (m.rounding != 0) {
+    needScalar(d, m.type);
     in.run = roundedHandler(rounded, m.type == Type::F64);
     in.x = static_cast<uint32_t>(m.rounding);
     in.y = m.ftz;
@@ -109,6 +132,7 @@ void decodeFma(Decoding &d, Instr &in) {
   }
   in.run = ternaryFloat<FFma>(m);
   if (m.rounding != 0) {
+    needScalar(d, m.type);
     in.run = roundedHandler(RoundedOp::Fma, m.type == Type::F64);
     in.x = static_cast<uint32_t>(m.rounding);
     in.y = m.ftz;

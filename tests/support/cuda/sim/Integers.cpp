@@ -222,16 +222,33 @@ void decodeIntegerMul(Decoding &d, Instr &in) {
   }
 }
 
-void decodeIntegerMinMax(Decoding &d, Instr &in, bool maximum) {
+namespace {
+
+/// .relu: negative results become 0.
+template <class Op> struct ReluOf {
+  template <class T> static T apply(T a, T b) {
+    const T value = Op::apply(a, b);
+    return value < 0 ? T(0) : value;
+  }
+};
+
+template <class Op> void decodeExtreme(Decoding &d, Instr &in) {
   const bool relu = d.take("relu");
   const Type type = d.takeType();
-  if (relu) {
-    d.fail("integer min/max with .relu is not emulated");
+  if (relu && type != Type::S32 && type != Type::S16x2) {
+    d.fail(".relu goes with s32 and s16x2");
   }
   if (type == Type::U16x2 || type == Type::S16x2) {
-    return maximum ? packedPair<Max>(d, in, type) : packedPair<Min>(d, in, type);
+    return relu ? packedPair<ReluOf<Op>>(d, in, type) : packedPair<Op>(d, in, type);
   }
-  maximum ? integerBinary<Max>(d, in, type) : integerBinary<Min>(d, in, type);
+  integerBinary<Op>(d, in, type);
+  in.run = relu ? binary<ReluOf<Op>, int32_t> : in.run;
+}
+
+} // namespace
+
+void decodeIntegerMinMax(Decoding &d, Instr &in, bool maximum) {
+  maximum ? decodeExtreme<Max>(d, in) : decodeExtreme<Min>(d, in);
 }
 
 void decodeIntegerDiv(Decoding &d, Instr &in) { integerBinary<Div>(d, in, d.takeType()); }
@@ -311,6 +328,28 @@ void decodeSad(Decoding &d, Instr &in) {
   operands(d, in, bytesOf(type), 3);
 }
 
+/// Sum of products of 8-bit fields; x: signs of a and b.
+Step dp4a(Warp &warp, const Instr &in, uint32_t lanes) {
+  const uint32_t *a = warp.src<uint32_t>(in.a), *b = warp.src<uint32_t>(in.b), *c = warp.src<uint32_t>(in.c);
+  storeLanes(warp.dst<uint32_t>(in.d), lanes, [&](uint32_t i) {
+    uint32_t sum = c[i];
+    for (uint32_t byte = 0; byte < 32; byte += 8) {
+      const uint32_t x = a[i] >> byte & 255, y = b[i] >> byte & 255;
+      const int32_t left = in.x & 1 ? int8_t(x) : int32_t(x), right = in.x & 2 ? int8_t(y) : int32_t(y);
+      sum += static_cast<uint32_t>(left * right);
+    }
+    return sum;
+  });
+  return Step::Next;
+}
+
+void decodeDp4a(Decoding &d, Instr &in) {
+  in.x = d.takeType() == Type::S32 ? 1 : 0;
+  in.x |= d.takeType() == Type::S32 ? 2 : 0;
+  in.run = dp4a;
+  operands(d, in, 4, 3);
+}
+
 } // namespace
 
 void decodeIntegerMad(Decoding &d, Instr &in) { decodeMad(d, in); }
@@ -323,6 +362,7 @@ void addIntegers(DecodeTable &table) {
   table["mul24"] = decodeMul24;
   table["mad24"] = decodeMad24;
   table["sad"] = decodeSad;
+  table["dp4a"] = decodeDp4a;
 }
 
 } // namespace smelt::emu

@@ -61,9 +61,7 @@ template <class Memory, class Register> Step loadParam(Warp &warp, const Instr &
 
 template <class Memory, class Register> Step store(Warp &warp, const Instr &in, uint32_t lanes) {
   uint64_t addresses[kWarpSize];
-  uint8_t *to[kWarpSize];
   uint8_t values[kWarpSize][32];
-  const uint8_t *data[kWarpSize];
   laneAddresses(warp, in, addresses);
   const Ref *refs = warp.program->lists.data() + in.list;
   for (uint32_t e = 0; e < in.count; ++e) {
@@ -73,13 +71,19 @@ template <class Memory, class Register> Step store(Warp &warp, const Instr &in, 
       std::memcpy(values[lane] + e * sizeof(Memory), &value, sizeof(Memory));
     });
   }
-  // Lane by lane: of lanes that store to one place the last wins, and the checker sees what the others left.
   const uint32_t flags = kWrite | (in.x ? kAtomic : 0);
+  if (!warp.cta->checker) {
+    uint8_t *to[kWarpSize];
+    resolve(warp, in, lanes, in.space, addresses, in.y, in.y, flags, to);
+    eachLane(lanes, [&](uint32_t lane) { std::memcpy(to[lane], values[lane], in.y); });
+    ++warp.cta->progress;
+    return Step::Next;
+  }
+  // Lane by lane: of lanes that store to one place the last wins, and the checker sees what the others left.
   eachLane(lanes, [&](uint32_t lane) {
-    data[lane] = values[lane];
-    resolve(warp, in, 1u << lane, in.space, addresses, in.y, in.y, flags, to, data);
-    std::memcpy(to[lane], values[lane], in.y);
-    if (in.x && warp.cta->checker) {
+    uint8_t *to = resolveRange(warp, in, lane, in.space, addresses[lane], in.y, in.y, flags, values[lane]);
+    std::memcpy(to, values[lane], in.y);
+    if (in.x) {
       atomicGlobal(warp, addresses[lane], in.x == kOrdered, false, true);
     }
   });
