@@ -148,7 +148,10 @@ double readRate(Bench &bench, uint64_t bytes, nlohmann::ordered_json &results) {
   Function read = bench.function("read");
   double best = 0;
   for (unsigned perProcessor : {1u, 2u, 4u}) {
-    unsigned blocks = perProcessor * std::max(1u, bench.device->multiprocessors);
+    // A small memory has no work for a whole grid.
+    uint64_t most = std::max<uint64_t>(1, bytes / (uint64_t(16) * threads * 4));
+    auto blocks =
+        unsigned(std::min<uint64_t>(most, perProcessor * std::max(1u, bench.device->multiprocessors)));
     // Only whole rounds of four loads, so that no thread reads past the end.
     uint64_t round = uint64_t(blocks) * threads * 4;
     uint64_t count = bytes / 16 / round * round;

@@ -10,9 +10,10 @@ rm -rf "$scratch"
 "$here/prepare.sh" --build "$build" --target cuda:sm_80 --ptx-only --numbers "$spec" --speed "$spec" --out "$scratch/kit"
 export SMELT_CUDA_LIBRARY=$driver
 run=("$scratch/kit/source/tests/gpu/run.sh" --kit "$scratch/kit" --check "$build/bin/smelt-gpu-check" --no-peers
-     --out "$scratch/results.json" -- --batch 1,9 --prefill 20 --context 8 --steps 3 --read-mib 1)
+     --out "$scratch/results.json" -- --batch 1,9 --prefill 20 --context 8 --steps 3 --read-mib 2)
 
 "${run[@]}" | tee "$scratch/table"
+grep -q "^  read .* GB/s" "$scratch/table"
 grep -q "numbers: 3 of 3 cases right" "$scratch/table"
 grep -q "^tiny-looped  *decode batch 9 " "$scratch/table"
 grep -q "^tiny-looped  *prefill prompt 20 " "$scratch/table"
