@@ -1,5 +1,6 @@
 #include "compiler/Spec/WeightTable.h"
 
+#include <cctype>
 #include <string_view>
 
 namespace smelt::spec {
@@ -137,6 +138,75 @@ std::string WeightDecl::tensorName(int64_t layer, int64_t expert) const {
 }
 
 std::vector<WeightDecl> weightTable(const ModelSpec &spec) { return Builder(spec).build(); }
+
+namespace {
+
+// Whether the name is the pattern with whole numbers for its braces.
+bool fits(std::string_view name, std::string_view pattern) {
+  while (!pattern.empty()) {
+    if (pattern.front() == '{') {
+      size_t digits = 0;
+      while (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits]))) {
+        ++digits;
+      }
+      if (digits == 0) {
+        return false;
+      }
+      name.remove_prefix(digits);
+      pattern.remove_prefix(pattern.find('}') + 1);
+      continue;
+    }
+    if (name.empty() || name.front() != pattern.front()) {
+      return false;
+    }
+    name.remove_prefix(1);
+    pattern.remove_prefix(1);
+  }
+  return name.empty();
+}
+
+} // namespace
+
+std::optional<WeightRole> weightRoleOf(std::string_view name) {
+  for (size_t role = 0; role < std::size(kRoles); ++role) {
+    if (fits(name, kRoles[role].name)) {
+      return static_cast<WeightRole>(role);
+    }
+  }
+  return std::nullopt;
+}
+
+bool isQuantized(WeightRole role) {
+  switch (role) {
+  case WeightRole::q_proj:
+  case WeightRole::k_proj:
+  case WeightRole::v_proj:
+  case WeightRole::o_proj:
+  case WeightRole::expert_gate:
+  case WeightRole::expert_up:
+  case WeightRole::expert_down:
+  case WeightRole::shared_gate:
+  case WeightRole::shared_up:
+  case WeightRole::shared_down:
+  case WeightRole::mlp_gate:
+  case WeightRole::mlp_up:
+  case WeightRole::mlp_down:
+  case WeightRole::lm_head:
+    return true;
+  case WeightRole::embedding:
+  case WeightRole::attention_norm:
+  case WeightRole::q_bias:
+  case WeightRole::k_bias:
+  case WeightRole::v_bias:
+  case WeightRole::q_norm:
+  case WeightRole::k_norm:
+  case WeightRole::ffn_norm:
+  case WeightRole::router:
+  case WeightRole::final_norm:
+    return false;
+  }
+  return false;
+}
 
 const char *weightRoleName(WeightRole role) { return info(role).role; }
 

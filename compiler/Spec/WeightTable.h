@@ -4,7 +4,9 @@
 
 #include "compiler/Spec/ModelSpec.h"
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace smelt::spec {
@@ -58,5 +60,12 @@ std::vector<WeightDecl> weightTable(const ModelSpec &spec);
 
 // Stable identifier of a role, e.g. "q_proj"; used for symbols in the dialect.
 const char *weightRoleName(WeightRole role);
+
+// The role of the tensor with this name, in whatever layer and expert; none when no spec has such a tensor.
+std::optional<WeightRole> weightRoleOf(std::string_view name);
+
+// Whether models with i8 weights keep tensors of this role in 8 bits: every projection and the head. The rest
+// (embedding, router, norms, biases) is small, read sparsely, or decides what is computed, and stays in bf16.
+bool isQuantized(WeightRole role);
 
 } // namespace smelt::spec

@@ -2,17 +2,12 @@
 
 #include "compiler/Weights/ShardLayout.h"
 #include "runtime/src/AtomicFile.h"
-#include "runtime/src/Text.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <filesystem>
 #include <fmt/format.h>
 #include <mutex>
 #include <thread>
-
-#include <sys/statvfs.h>
 
 namespace smelt::weights {
 
@@ -22,6 +17,49 @@ using runtime::AtomicFile;
 using runtime::Result;
 using runtime::Status;
 using Files = std::vector<AtomicFile>;
+
+uint64_t elementBytes(WeightDType dtype) { return dtype == WeightDType::f32 ? 4 : 2; }
+
+// Bytes of one tensor; false when they do not fit 63 bits.
+bool tensorBytes(const std::vector<int64_t> &shape, uint64_t element_bytes, uint64_t &bytes) {
+  int64_t product = static_cast<int64_t>(element_bytes);
+  for (int64_t extent : shape) {
+    if (__builtin_mul_overflow(product, extent, &product)) {
+      return false;
+    }
+  }
+  bytes = static_cast<uint64_t>(product);
+  return true;
+}
+
+// The tensors of a spec. `distributions` gets one entry for each item they name.
+Status listTensors(const spec::ModelSpec &spec, WeightDType dtype, std::vector<PlacedTensor> &tensors,
+                   std::vector<Distribution> &distributions) {
+  uint64_t total = 0;
+  for (const spec::WeightDecl &decl : spec::weightTable(spec)) {
+    uint64_t bytes = 0;
+    uint64_t family = 0;
+    if (!tensorBytes(decl.shape, elementBytes(dtype), bytes) ||
+        __builtin_mul_overflow(bytes, static_cast<uint64_t>(decl.tensors()), &family) ||
+        __builtin_add_overflow(total, family, &total) || total > static_cast<uint64_t>(INT64_MAX)) {
+      return runtime::fail(SMELT_spec,
+                           fmt::format("the weights of '{}' do not fit in any file: the sizes of '{}' "
+                                       "overflow 63 bits",
+                                       spec.name, decl.name));
+    }
+    for (int64_t layer = 0; layer < std::max<int64_t>(decl.layers, 1); ++layer) {
+      for (int64_t expert = 0; expert < std::max<int64_t>(decl.experts, 1); ++expert) {
+        tensors.push_back({.name = decl.tensorName(decl.first_layer + layer, expert),
+                           .dtype = dtype == WeightDType::f32 ? "F32" : "BF16",
+                           .shape = decl.shape,
+                           .bytes = bytes,
+                           .item = distributions.size()});
+      }
+    }
+    distributions.push_back(initialDistribution(decl));
+  }
+  return runtime::success();
+}
 
 // Large enough that the disk sees long sequential writes, small enough for the second-level cache of a core.
 constexpr uint64_t chunk_bytes = 1 << 20;
@@ -34,25 +72,26 @@ struct Chunk {
 };
 
 // The part of a chunk that lies in one tensor.
-void fillTensorPart(uint64_t seed, WeightDType dtype, const PlacedTensor &tensor, uint64_t begin,
-                    uint64_t end, char *out) {
-  uint64_t key = tensorKey(seed, tensor.name);
-  if (dtype == WeightDType::f32) {
-    fillF32(key, tensor.distribution, begin / 4, reinterpret_cast<float *>(out), (end - begin) / 4);
+void fillTensorPart(const InitOptions &options, const PlacedTensor &tensor, Distribution distribution,
+                    uint64_t begin, uint64_t end, char *out) {
+  uint64_t key = tensorKey(options.seed, tensor.name);
+  if (options.dtype == WeightDType::f32) {
+    fillF32(key, distribution, begin / 4, reinterpret_cast<float *>(out), (end - begin) / 4);
   } else {
-    fillBf16(key, tensor.distribution, begin / 2, reinterpret_cast<uint16_t *>(out), (end - begin) / 2);
+    fillBf16(key, distribution, begin / 2, reinterpret_cast<uint16_t *>(out), (end - begin) / 2);
   }
 }
 
-void fillChunk(const InitOptions &options, const Shard &shard, const Chunk &chunk, char *out) {
+void fillChunk(const InitOptions &options, const std::vector<Distribution> &distributions, const Shard &shard,
+               const Chunk &chunk, char *out) {
   auto tensor = std::upper_bound(
       shard.tensors.begin(), shard.tensors.end(), chunk.begin,
       [](uint64_t position, const PlacedTensor &candidate) { return position < candidate.offset; });
   --tensor;
   for (uint64_t position = chunk.begin; position < chunk.end; ++tensor) {
     uint64_t end = std::min(chunk.end, tensor->offset + tensor->bytes);
-    fillTensorPart(options.seed, options.dtype, *tensor, position - tensor->offset, end - tensor->offset,
-                   out + (position - chunk.begin));
+    fillTensorPart(options, *tensor, distributions[tensor->item], position - tensor->offset,
+                   end - tensor->offset, out + (position - chunk.begin));
     position = end;
   }
 }
@@ -60,8 +99,9 @@ void fillChunk(const InitOptions &options, const Shard &shard, const Chunk &chun
 // Writes the tensor data of all files; threads claim chunks in file order.
 class DataWriter {
 public:
-  DataWriter(const ShardLayout &layout, Files &files, const InitOptions &options)
-      : layout(layout), files(files), options(options) {
+  DataWriter(const ShardLayout &layout, const std::vector<Distribution> &distributions, Files &files,
+             const InitOptions &options)
+      : layout(layout), distributions(distributions), files(files), options(options) {
     for (size_t shard = 0; shard < layout.shards.size(); ++shard) {
       uint64_t bytes = layout.shards[shard].data_bytes;
       for (uint64_t begin = 0; begin < bytes; begin += chunk_bytes) {
@@ -95,7 +135,7 @@ private:
       }
       const Chunk &chunk = chunks[i];
       const Shard &shard = layout.shards[chunk.shard];
-      fillChunk(options, shard, chunk, bytes);
+      fillChunk(options, distributions, shard, chunk, bytes);
       std::span<const std::byte> filled = std::as_bytes(std::span(buffer)).first(chunk.end - chunk.begin);
       if (Status status = files[chunk.shard].writeAt(shard.header.size() + chunk.begin, filled);
           !status.ok()) {
@@ -118,6 +158,7 @@ private:
   }
 
   const ShardLayout &layout;
+  const std::vector<Distribution> &distributions;
   Files &files;
   const InitOptions &options;
   std::vector<Chunk> chunks;
@@ -129,98 +170,44 @@ private:
   Status first_failure;
 };
 
-std::span<const std::byte> asBytes(const std::string &text) { return std::as_bytes(std::span(text)); }
-
-// Creates every file, claims its space and writes its header, before any value is computed. The index comes
-// last.
-Result<Files> openFiles(const ShardLayout &layout) {
-  std::vector<std::string> paths;
-  for (const Shard &shard : layout.shards) {
-    paths.push_back(shard.path);
-  }
-  if (!layout.index_path.empty()) {
-    paths.push_back(layout.index_path);
-  }
-  Files files;
-  for (const std::string &path : paths) {
-    Result<AtomicFile> file = AtomicFile::create(path);
-    if (!file.ok()) {
-      return file.takeStatus();
-    }
-    files.push_back(std::move(*file));
-  }
-  for (size_t i = 0; i < layout.shards.size(); ++i) {
-    if (Status status = files[i].reserve(layout.shards[i].fileBytes()); !status.ok()) {
-      return status;
-    }
-    if (Status status = files[i].writeAt(0, asBytes(layout.shards[i].header)); !status.ok()) {
-      return status;
-    }
-  }
-  if (!layout.index_path.empty()) {
-    if (Status status = files.back().writeAt(0, asBytes(layout.index_json)); !status.ok()) {
-      return status;
-    }
-  }
-  return files;
-}
-
 InitResult summarise(const ShardLayout &layout, const InitOptions &options) {
   InitResult result;
-  if (!layout.index_path.empty()) {
-    result.files.push_back(layout.index_path);
-    result.bytes += layout.index_json.size();
-  }
+  result.files = shardPaths(layout);
+  result.bytes = layout.bytes();
   for (const Shard &shard : layout.shards) {
-    result.files.push_back(shard.path);
     result.tensors += shard.tensors.size();
-    result.parameters += shard.data_bytes / (options.dtype == WeightDType::f32 ? 4 : 2);
-    result.bytes += shard.fileBytes();
+    result.parameters += shard.data_bytes / elementBytes(options.dtype);
   }
   return result;
 }
 
 } // namespace
 
-Status checkFreeSpace(const std::string &path, uint64_t bytes) {
-  std::string folder = std::filesystem::path(path).parent_path().string();
-  folder = folder.empty() ? "." : folder;
-  struct statvfs space;
-  if (::statvfs(folder.c_str(), &space) != 0) {
-    return runtime::fail(SMELT_io, fmt::format("{}: cannot be created: {}", path, runtime::errnoText(errno)));
-  }
-  uint64_t available = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
-  if (available < bytes) {
-    return runtime::fail(SMELT_io,
-                         fmt::format("{}: cannot be written: it needs {}, but '{}' has {} free", path,
-                                     runtime::formatBytes(bytes), folder, runtime::formatBytes(available)));
-  }
-  return runtime::success();
-}
-
 Result<InitResult> initWeights(const spec::ModelSpec &spec, const InitOptions &options) {
+  std::vector<PlacedTensor> tensors;
+  std::vector<Distribution> distributions;
+  if (Status status = listTensors(spec, options.dtype, tensors, distributions); !status.ok()) {
+    return status;
+  }
+  LayoutOptions placement{
+      options.path,
+      options.shard_bytes,
+      {{"format", "pt"}, {"producer", "smeltc weights init"}, {"seed", std::to_string(options.seed)}}};
   ShardLayout layout;
-  if (Status status = layOutShards(spec, options, layout); !status.ok()) {
+  if (Status status = layOutShards(std::move(tensors), placement, layout); !status.ok()) {
     return status;
   }
-  InitResult summary = summarise(layout, options);
-  if (Status status = checkFreeSpace(options.path, summary.bytes); !status.ok()) {
-    return status;
-  }
-  Result<Files> files = openFiles(layout);
+  Result<Files> files = openShards(layout);
   if (!files.ok()) {
     return files.takeStatus();
   }
-  if (Status status = DataWriter(layout, *files, options).run(); !status.ok()) {
+  if (Status status = DataWriter(layout, distributions, *files, options).run(); !status.ok()) {
     return status;
   }
-  // In order, the index last: a reader that finds it finds every file it names.
-  for (AtomicFile &file : *files) {
-    if (Status status = file.commitUnflushed(); !status.ok()) {
-      return status;
-    }
+  if (Status status = commitShards(*files); !status.ok()) {
+    return status;
   }
-  return summary;
+  return summarise(layout, options);
 }
 
 } // namespace smelt::weights

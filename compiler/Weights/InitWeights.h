@@ -46,9 +46,6 @@ struct InitResult {
 // Either way no file has changed.
 runtime::Result<InitResult> initWeights(const spec::ModelSpec &spec, const InitOptions &options);
 
-// SMELT_io unless the folder of `path` has `bytes` free.
-runtime::Status checkFreeSpace(const std::string &path, uint64_t bytes);
-
 // The distribution a tensor of this family is drawn from.
 Distribution initialDistribution(const spec::WeightDecl &decl);
 

@@ -5,14 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <sys/statvfs.h>
 
 namespace smelt::weights {
 
 namespace {
 
+using runtime::AtomicFile;
 using runtime::formatBytes;
 using runtime::Status;
 
@@ -20,44 +25,6 @@ constexpr uint64_t alignment = 64;
 // Readers of the format refuse longer headers.
 constexpr uint64_t max_header_bytes = 100'000'000;
 constexpr const char *extension = ".safetensors";
-
-uint64_t elementBytes(WeightDType dtype) { return dtype == WeightDType::f32 ? 4 : 2; }
-
-// Bytes of one tensor; false when they do not fit 63 bits.
-bool tensorBytes(const std::vector<int64_t> &shape, uint64_t element_bytes, uint64_t &bytes) {
-  int64_t product = static_cast<int64_t>(element_bytes);
-  for (int64_t extent : shape) {
-    if (__builtin_mul_overflow(product, extent, &product)) {
-      return false;
-    }
-  }
-  bytes = static_cast<uint64_t>(product);
-  return true;
-}
-
-Status listTensors(const spec::ModelSpec &spec, uint64_t element_bytes, std::vector<PlacedTensor> &tensors) {
-  uint64_t total = 0;
-  for (const spec::WeightDecl &decl : spec::weightTable(spec)) {
-    uint64_t bytes = 0;
-    uint64_t family = 0;
-    if (!tensorBytes(decl.shape, element_bytes, bytes) ||
-        __builtin_mul_overflow(bytes, static_cast<uint64_t>(decl.tensors()), &family) ||
-        __builtin_add_overflow(total, family, &total) || total > static_cast<uint64_t>(INT64_MAX)) {
-      return runtime::fail(SMELT_spec,
-                           fmt::format("the weights of '{}' do not fit in any file: the sizes of '{}' "
-                                       "overflow 63 bits",
-                                       spec.name, decl.name));
-    }
-    Distribution distribution = initialDistribution(decl);
-    for (int64_t layer = 0; layer < std::max<int64_t>(decl.layers, 1); ++layer) {
-      for (int64_t expert = 0; expert < std::max<int64_t>(decl.experts, 1); ++expert) {
-        tensors.push_back(
-            {decl.tensorName(decl.first_layer + layer, expert), decl.shape, distribution, bytes, 0});
-      }
-    }
-  }
-  return runtime::success();
-}
 
 // Cuts the list, in order, into runs of at most `shard_bytes`; a tensor larger than that gets a file alone.
 std::vector<Shard> cutIntoShards(std::vector<PlacedTensor> tensors, uint64_t shard_bytes) {
@@ -92,13 +59,11 @@ void placeTensors(Shard &shard) {
 }
 
 // Eight bytes of length, little-endian, then JSON padded with spaces so that the data starts aligned.
-std::string buildHeader(const Shard &shard, const InitOptions &options) {
+std::string buildHeader(const Shard &shard, const LayoutOptions &options) {
   nlohmann::json json;
-  json["__metadata__"] = {
-      {"format", "pt"}, {"producer", "smeltc weights init"}, {"seed", std::to_string(options.seed)}};
-  const char *dtype = options.dtype == WeightDType::f32 ? "F32" : "BF16";
+  json["__metadata__"] = options.metadata;
   for (const PlacedTensor &tensor : shard.tensors) {
-    json[tensor.name] = {{"dtype", dtype},
+    json[tensor.name] = {{"dtype", tensor.dtype},
                          {"shape", tensor.shape},
                          {"data_offsets", {tensor.offset, tensor.offset + tensor.bytes}}};
   }
@@ -121,7 +86,7 @@ std::string stemOf(const std::string &path) {
 
 std::string fileName(const std::string &path) { return path.substr(path.rfind('/') + 1); }
 
-void nameShards(ShardLayout &layout, const InitOptions &options) {
+void nameShards(ShardLayout &layout, const LayoutOptions &options) {
   if (layout.shards.size() == 1) {
     layout.shards.front().path = options.path;
     return;
@@ -146,11 +111,15 @@ void nameShards(ShardLayout &layout, const InitOptions &options) {
 
 } // namespace
 
-Status layOutShards(const spec::ModelSpec &spec, const InitOptions &options, ShardLayout &layout) {
-  std::vector<PlacedTensor> tensors;
-  if (Status status = listTensors(spec, elementBytes(options.dtype), tensors); !status.ok()) {
-    return status;
+uint64_t ShardLayout::bytes() const {
+  uint64_t total = index_json.size();
+  for (const Shard &shard : shards) {
+    total += shard.fileBytes();
   }
+  return total;
+}
+
+Status layOutShards(std::vector<PlacedTensor> tensors, const LayoutOptions &options, ShardLayout &layout) {
   layout.shards = cutIntoShards(std::move(tensors), options.shard_bytes);
   nameShards(layout, options);
   for (Shard &shard : layout.shards) {
@@ -166,6 +135,83 @@ Status layOutShards(const spec::ModelSpec &spec, const InitOptions &options, Sha
     }
   }
   return runtime::success();
+}
+
+namespace {
+
+std::span<const std::byte> asBytes(const std::string &text) { return std::as_bytes(std::span(text)); }
+
+} // namespace
+
+Status checkFreeSpace(const std::string &path, uint64_t bytes) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  folder = folder.empty() ? "." : folder;
+  struct statvfs space;
+  if (::statvfs(folder.c_str(), &space) != 0) {
+    return runtime::fail(SMELT_io, fmt::format("{}: cannot be created: {}", path, runtime::errnoText(errno)));
+  }
+  uint64_t available = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
+  if (available < bytes) {
+    return runtime::fail(SMELT_io, fmt::format("{}: cannot be written: it needs {}, but '{}' has {} free",
+                                               path, formatBytes(bytes), folder, formatBytes(available)));
+  }
+  return runtime::success();
+}
+
+runtime::Result<std::vector<AtomicFile>> openShards(const ShardLayout &layout) {
+  const std::string &first = layout.index_path.empty() ? layout.shards.front().path : layout.index_path;
+  if (Status status = checkFreeSpace(first, layout.bytes()); !status.ok()) {
+    return status;
+  }
+  std::vector<std::string> paths;
+  for (const Shard &shard : layout.shards) {
+    paths.push_back(shard.path);
+  }
+  if (!layout.index_path.empty()) {
+    paths.push_back(layout.index_path);
+  }
+  std::vector<AtomicFile> files;
+  for (const std::string &path : paths) {
+    runtime::Result<AtomicFile> file = AtomicFile::create(path);
+    if (!file.ok()) {
+      return file.takeStatus();
+    }
+    files.push_back(std::move(*file));
+  }
+  for (size_t i = 0; i < layout.shards.size(); ++i) {
+    if (Status status = files[i].reserve(layout.shards[i].fileBytes()); !status.ok()) {
+      return status;
+    }
+    if (Status status = files[i].writeAt(0, asBytes(layout.shards[i].header)); !status.ok()) {
+      return status;
+    }
+  }
+  if (!layout.index_path.empty()) {
+    if (Status status = files.back().writeAt(0, asBytes(layout.index_json)); !status.ok()) {
+      return status;
+    }
+  }
+  return files;
+}
+
+Status commitShards(std::vector<AtomicFile> &files) {
+  for (AtomicFile &file : files) {
+    if (Status status = file.commitUnflushed(); !status.ok()) {
+      return status;
+    }
+  }
+  return runtime::success();
+}
+
+std::vector<std::string> shardPaths(const ShardLayout &layout) {
+  std::vector<std::string> paths;
+  if (!layout.index_path.empty()) {
+    paths.push_back(layout.index_path);
+  }
+  for (const Shard &shard : layout.shards) {
+    paths.push_back(shard.path);
+  }
+  return paths;
 }
 
 } // namespace smelt::weights

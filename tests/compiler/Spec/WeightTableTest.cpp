@@ -102,3 +102,28 @@ TEST_CASE("roles have names") {
   CHECK(std::string(weightRoleName(WeightRole::shared_down)) == "shared_down");
   CHECK(std::string(weightRoleName(WeightRole::lm_head)) == "lm_head");
 }
+
+TEST_CASE("a tensor's name tells its role, in any layer and expert") {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    for (const WeightDecl &weight : weightTable(tests::generateSpec(seed))) {
+      INFO(weight.name);
+      CHECK(weightRoleOf(weight.tensorName(weight.first_layer, 0)) == weight.role);
+      CHECK(weightRoleOf(weight.tensorName(1234, 567)) == weight.role);
+    }
+  }
+  for (const char *name : {"", "model.norm", "model.norm.weights", "model.layers..mlp.gate.weight",
+                           "model.layers.x.mlp.gate.weight", "model.layers.1.mlp.gate.weight_scale",
+                           "model.layers.1.mlp.experts.2.gate_proj", "xlm_head.weight"}) {
+    INFO(name);
+    CHECK(!weightRoleOf(name));
+  }
+}
+
+TEST_CASE("matrices are quantised, but for those that are looked up or decide") {
+  for (const WeightDecl &weight : weightTable(*parseSpec(tests::kFullSpec, "s").spec)) {
+    const bool matrix = weight.shape.size() == 2;
+    const bool kept = weight.role == WeightRole::embedding || weight.role == WeightRole::router;
+    INFO(weight.name);
+    CHECK(isQuantized(weight.role) == (matrix && !kept));
+  }
+}

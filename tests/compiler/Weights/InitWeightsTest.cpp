@@ -1,5 +1,6 @@
 #include "compiler/Weights/InitWeights.h"
 #include "compiler/Spec/SpecReader.h"
+#include "compiler/Weights/ShardLayout.h"
 #include "tests/support/Safetensors.h"
 #include "tests/support/TempFolder.h"
 
