@@ -133,6 +133,24 @@ TEST_CASE("races between CTAs") {
   CHECK_THAT(run(write + count + "fence.acq_rel.gpu;\n" + read, 1, "", 4), Contains("race on global memory"));
 }
 
+TEST_CASE("the last CTA reads what all threads of the others wrote, and resets the counter") {
+  const auto kernel = [](const std::string &fence, const std::string &barrier) {
+    return ".shared .align 4 .b8 ticket[4]; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x; mad.lo.u32 %r4, "
+           "%r2, 64, %r1;\n"
+           "mul.wide.u32 %rd5, %r4, 4; add.s64 %rd5, %rd1, %rd5; st.global.u32 [%rd5+64], %r4;\n" +
+           fence + barrier +
+           "setp.ne.u32 %p1, %r1, 0; @%p1 bra T; atom.global.add.u32 %r5, [%rd1], 1; st.shared.u32 [ticket], "
+           "%r5; T: bar.sync 0;\n"
+           "ld.shared.u32 %r6, [ticket]; sub.u32 %r7, %r3, 1; setp.ne.u32 %p2, %r6, %r7; @%p2 ret;\n" +
+           fence +
+           "ld.global.u32 %r8, [%rd3+64]; ld.global.u32 %r9, [%rd3+320]; @!%p1 st.global.u32 [%rd1], 0;";
+  };
+  CHECK(run(kernel("membar.gl;\n", "bar.sync 0;\n"), 64, "", 3) == "");
+  CHECK(run(kernel("fence.acq_rel.gpu;\n", "bar.sync 0;\n"), 64, "", 3) == "");
+  CHECK_THAT(run(kernel("", "bar.sync 0;\n"), 64, "", 3), Contains("race on global memory"));
+  CHECK_THAT(run(kernel("membar.gl;\n", ""), 64, "", 3), Contains("race on global memory"));
+}
+
 TEST_CASE("barriers that not all threads reach") {
   CHECK_THAT(run("setp.lt.u32 %p1, %r1, 16; @%p1 bra L; bar.sync 0; L: mov.u32 %r2, 0;"),
              Contains("divergent warp at an .aligned instruction"));

@@ -56,6 +56,9 @@ void complete(Cta &cta, uint32_t id) {
       if (!joined && cta.checker) {
         joinClocks(warp.clocks, barrier.clocks);
         joinForeign(warp.foreign, barrier.foreign);
+        // A fence, a barrier, then one thread's atomic; or its atomic, a barrier, then a fence.
+        joinForeign(warp.fenced_release, barrier.fenced);
+        joinForeign(warp.relaxed_acquire, barrier.acquired);
         advanceWarp(warp);
       }
       joined = true;
@@ -97,6 +100,8 @@ Step barrier(Warp &warp, const Instr &in, uint32_t lanes) {
   if (cta.checker) {
     joinClocks(named.clocks, warp.clocks);
     joinForeign(named.foreign, warp.foreign);
+    joinForeign(named.fenced, warp.fenced_release);
+    joinForeign(named.acquired, warp.relaxed_acquire);
   }
   ++cta.progress;
   const bool full = named.arrived >= expected;

@@ -72,6 +72,7 @@ Step arriveAfterCopies(Warp &warp, const Instr &in, uint32_t lanes) {
     Mbarrier &barrier = mbarrierAt(warp, in, lane, addresses[lane]);
     barrier.pending += in.x ? 0 : 1;
     barrier.arrives.push_back({&warp, &in, lane});
+    wakeWaiters(*warp.cta, sharedOffset(addresses[lane]));
   });
   ++warp.cta->progress;
   return Step::Next;
@@ -103,6 +104,7 @@ Step bulkLoad(Warp &warp, const Instr &in, uint32_t lanes) {
     const uint64_t target = sharedOffset(to[lane]);
     resolveRange(warp, in, lane, Space::Shared, target, bytes, 16, kWrite | kInFlight | kAsyncProxy);
     barrier.loads.push_back({&warp, {lane, 0, target, source, bytes, bytes, &in}});
+    wakeWaiters(*warp.cta, sharedOffset(barriers[lane]));
     ++warp.clocks[warp.index];
   });
   ++warp.cta->progress;

@@ -36,7 +36,7 @@ struct Launch {
 struct NamedBarrier {
   uint32_t arrived = 0, expected = 0;
   WarpClocks clocks;
-  std::shared_ptr<const ForeignClocks> foreign;
+  std::shared_ptr<const ForeignClocks> foreign, fenced, acquired;
 };
 
 /// An arrive that happens once a thread's copies have landed.

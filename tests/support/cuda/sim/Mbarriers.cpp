@@ -231,6 +231,10 @@ void completePhase(Cta &cta, Mbarrier &barrier, uint64_t offset) {
   joinClocks(barrier.completed, barrier.clocks);
   barrier.clocks.clear();
   ++cta.progress;
+  wakeWaiters(cta, offset);
+}
+
+void wakeWaiters(Cta &cta, uint64_t offset) {
   for (Warp &warp : cta.warps) {
     for (Split &split : warp.splits) {
       if (split.state == SplitState::AtMbarrier && split.wait_on == offset) {
