@@ -62,9 +62,7 @@ public:
   }
 
 private:
-  static double score(const Bound &bound) {
-    return std::sqrt(bound.squares) + kResidualWeight * bound.sum;
-  }
+  static double score(const Bound &bound) { return std::sqrt(bound.squares) + kResidualWeight * bound.sum; }
   bool less(const RankedShape &a, const RankedShape &b) const override { return a < b; }
 };
 
@@ -72,7 +70,12 @@ class Nearest : public Sorted {
 public:
   using Sorted::Sorted;
 
-  bool hopeless(const Bound &bound) const override { return full() && bound.sum > last().sum; }
+  // Points as near as the last are told apart by their score.
+  bool hopeless(const Bound &bound) const override {
+    return full() && (bound.sum > last().sum ||
+                      (bound.sum == last().sum &&
+                       std::sqrt(bound.squares) + kResidualWeight * bound.sum > last().score));
+  }
   double room(const Bound &bound) const override { return full() ? last().sum - bound.sum : kUnlimited; }
 
 private:

@@ -123,7 +123,7 @@ std::string_view formatName(NumberFormat format) {
   return names[static_cast<size_t>(format)];
 }
 
-int64_t formatBytes(NumberFormat format) {
+int64_t bytesOf(NumberFormat format) {
   constexpr int64_t bytes[] = {2, 4, 1};
   return bytes[static_cast<size_t>(format)];
 }

@@ -17,7 +17,7 @@ namespace smelt::planner {
 enum class NumberFormat { bf16, f32, fp8 };
 
 std::string_view formatName(NumberFormat format); // "bf16", "f32" or "fp8"
-int64_t formatBytes(NumberFormat format);
+int64_t bytesOf(NumberFormat format);
 
 // Figures are the vendor's peaks but for the parts that kernels reach of them.
 struct DeviceModel {

@@ -15,11 +15,15 @@ double relative(int64_t value, int64_t target) {
   return target == 0 ? 0 : static_cast<double>(value - target) / static_cast<double>(target);
 }
 
-Residuals residualsOf(const budget::Architecture &model, const Budget &target, budget::Attended attended) {
+Residuals residualsOf(const budget::Architecture &model, const Budget &target, budget::Attended attended,
+                      const std::optional<PlanLatency> &latency) {
   const Budget budget = budget::computeBudget(model, attended).budget.value_or(Budget{});
   Residuals residuals;
-  for (const MatchedBudget &matched : matchedBudgets()) {
+  for (const MatchedBudget &matched : matchedBudgets(false)) {
     residuals.*matched.residual = relative(budget.*matched.value, target.*matched.value);
+  }
+  if (latency) {
+    residuals.latency = latencyResidual(predictedPicoseconds(model, latency->request), *latency);
   }
   return residuals;
 }
@@ -41,8 +45,9 @@ std::string valuesText(const Shape &shape, const Knob &knob) {
 
 class Steps {
 public:
-  Steps(const Baseline &baseline, const Candidate &candidate, budget::Attended attended)
-      : baseline(baseline), looped(candidate.architecture), attended(attended),
+  Steps(const Baseline &baseline, const Candidate &candidate, budget::Attended attended,
+        const std::optional<PlanLatency> &latency)
+      : baseline(baseline), looped(candidate.architecture), attended(attended), latency(latency),
         target(budget::computeBudget(baseline.architecture, attended).budget.value_or(Budget{})),
         from(shapeOf(baseline.architecture)), to(candidate.shape) {}
 
@@ -87,9 +92,9 @@ private:
   }
 
   void add(std::string knob, std::string text) {
-    const Residuals now = residualsOf(applyShape(baseline, looped, from), target, attended);
+    const Residuals now = residualsOf(applyShape(baseline, looped, from), target, attended, latency);
     Residuals paid;
-    for (const MatchedBudget &matched : matchedBudgets()) {
+    for (const MatchedBudget &matched : matchedBudgets(true)) {
       paid.*matched.residual = now.*matched.residual - before.*matched.residual;
     }
     steps.push_back({std::move(knob), std::move(text), now, paid});
@@ -99,6 +104,7 @@ private:
   const Baseline &baseline;
   const budget::Architecture &looped;
   const budget::Attended attended;
+  const std::optional<PlanLatency> &latency;
   const Budget target;
   Shape from;
   const Shape to;
@@ -108,7 +114,8 @@ private:
 
 // The budget with the largest weighted difference.
 const MatchedBudget &worstBudget(const Candidate &candidate, const Targets &targets) {
-  return *std::max_element(matchedBudgets().begin(), matchedBudgets().end(),
+  const std::span<const MatchedBudget> matched = matchedBudgets(targets.askForLatency());
+  return *std::max_element(matched.begin(), matched.end(),
                            [&](const MatchedBudget &a, const MatchedBudget &b) {
                              const auto size = [&](const MatchedBudget &m) {
                                return (targets.*m.target).weight * std::fabs(candidate.residuals.*m.residual);
@@ -136,8 +143,8 @@ std::string alternative(std::string_view what, const Candidate &other, const Pla
 } // namespace
 
 std::vector<KnobStep> knobSteps(const Baseline &baseline, const Candidate &candidate,
-                                budget::Attended attended) {
-  return Steps(baseline, candidate, attended).list(candidate);
+                                budget::Attended attended, const std::optional<PlanLatency> &latency) {
+  return Steps(baseline, candidate, attended, latency).list(candidate);
 }
 
 std::vector<std::string> pickReasons(const Plan &plan) {
@@ -213,7 +220,8 @@ std::string comparedWith(const Baseline &baseline, const Plan &plan, const Basel
   const double depth_ratio = static_cast<double>(physicalLayers(other.architecture)) /
                              static_cast<double>(physicalLayers(baseline.architecture));
   const double distance = shapeDistance(shape, shapeOf(baseline.architecture), visits, depth_ratio);
-  const double worst = residualsOf(other.architecture, plan.baseline, plan.attended).worst(plan.targets);
+  const double worst =
+      residualsOf(other.architecture, plan.baseline, plan.attended, plan.latency).worst(plan.targets);
   const std::string standing = fmt::format("{} has a worst difference of {} at a shape distance of {:.4f}",
                                            other.name(), percent(worst), distance);
   if (const Candidate *closer = closerMatch(plan, worst, distance)) {

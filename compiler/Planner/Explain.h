@@ -18,9 +18,10 @@ struct KnobStep {
 
 // From the baseline to the candidate one knob at a time: first the loop, then the heads, which settle the KV
 // cache, then the widths, which settle the FLOPs, then the experts, which settle the parameters. Knobs that
-// the candidate leaves alone are left out. Every intermediate model is counted in full, valid or not.
+// the candidate leaves alone are left out. Every intermediate model is counted in full, valid or not, and
+// its latency predicted where there is something to predict.
 std::vector<KnobStep> knobSteps(const Baseline &baseline, const Candidate &candidate,
-                                budget::Attended attended);
+                                budget::Attended attended, const std::optional<PlanLatency> &latency = {});
 
 // Sentences on why the plan's pick and not another point of the front: how it was chosen, and what the
 // closest, the most similar and the best fitting match would gain and cost.

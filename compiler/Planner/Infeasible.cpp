@@ -1,5 +1,7 @@
 #include "compiler/Planner/Infeasible.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -8,31 +10,51 @@ namespace {
 
 using budget::Budget;
 
-// "training_flops_per_token is 123, +7.10 % from the baseline's 115".
-std::string differenceText(const MatchedBudget &matched, const Candidate &candidate, const Budget &target) {
-  return fmt::format("{} is {}, {:+.2f} % from the baseline's {}", matched.key,
-                     candidate.budget.*matched.value, 100 * candidate.residuals.*matched.residual,
-                     target.*matched.value);
+// What was asked for.
+struct Wish {
+  const Budget &target;
+  const Targets &targets;
+  const std::optional<PlanLatency> &latency;
+
+  std::span<const MatchedBudget> budgets() const { return matchedBudgets(targets.askForLatency()); }
+};
+
+std::string picosecondsText(int64_t picoseconds) {
+  return durationText(1e-12 * static_cast<double>(picoseconds));
 }
 
-std::string missText(const Candidate &candidate, const Budget &target, const Targets &targets) {
+// "training_flops_per_token is 123, +7.10 % from the baseline's 115".
+std::string differenceText(const MatchedBudget &matched, const Candidate &candidate, const Wish &wish) {
+  const bool counted = matched.value != nullptr;
+  return fmt::format("{} is {}, {:+.2f} % from the baseline's {}", matched.key,
+                     counted ? std::to_string(candidate.budget.*matched.value)
+                             : picosecondsText(candidate.picoseconds),
+                     100 * candidate.residuals.*matched.residual,
+                     counted ? std::to_string(wish.target.*matched.value)
+                             : picosecondsText(wish.latency->baseline_picoseconds));
+}
+
+std::string missText(const Candidate &candidate, const Wish &wish) {
   std::string misses;
-  for (const MatchedBudget &matched : matchedBudgets()) {
-    if (std::fabs(candidate.residuals.*matched.residual) > (targets.*matched.target).tolerance) {
-      misses += (misses.empty() ? "" : "; ") + differenceText(matched, candidate, target);
+  for (const MatchedBudget &matched : wish.budgets()) {
+    if (std::fabs(candidate.residuals.*matched.residual) > (wish.targets.*matched.target).tolerance) {
+      misses += (misses.empty() ? "" : "; ") + differenceText(matched, candidate, wish);
     }
   }
   return misses;
 }
 
-std::string toleranceText(const Targets &targets) {
-  const double first = targets.training_flops.tolerance;
-  if (targets.non_embedding_params.tolerance == first && targets.kv_cache.tolerance == first) {
+std::string toleranceText(const Wish &wish) {
+  const double first = wish.targets.training_flops.tolerance;
+  const auto same = [&](const MatchedBudget &matched) {
+    return (wish.targets.*matched.target).tolerance == first;
+  };
+  if (std::all_of(wish.budgets().begin(), wish.budgets().end(), same)) {
     return fmt::format("{} % of every budget", 100 * first);
   }
   std::string text;
-  for (const MatchedBudget &matched : matchedBudgets()) {
-    const double tolerance = (targets.*matched.target).tolerance;
+  for (const MatchedBudget &matched : wish.budgets()) {
+    const double tolerance = (wish.targets.*matched.target).tolerance;
     if (std::isfinite(tolerance)) {
       text += fmt::format("{}{} % of {}", text.empty() ? "" : " and ", 100 * tolerance, matched.key);
     }
@@ -42,13 +64,15 @@ std::string toleranceText(const Targets &targets) {
 
 std::string pointText(const Candidate &candidate) { return shapeText(candidate.shape, false); }
 
-std::string reachText(const BudgetReach &reach, const Budget &target) {
-  for (const MatchedBudget &matched : matchedBudgets()) {
+std::string reachText(const BudgetReach &reach, const Wish &wish) {
+  const bool four = wish.targets.askForLatency();
+  for (const MatchedBudget &matched : wish.budgets()) {
     if (matched.key == reach.budget) {
       return reach.closest
-                 ? fmt::format("with the other two met, the closest {} ({})",
-                               differenceText(matched, *reach.closest, target), pointText(*reach.closest))
-                 : fmt::format("even without {}, the other two cannot both be met", reach.budget);
+                 ? fmt::format("with the other {} met, the closest {} ({})", four ? "three" : "two",
+                               differenceText(matched, *reach.closest, wish), pointText(*reach.closest))
+                 : fmt::format("even without {}, the other {} be met", reach.budget,
+                               four ? "three cannot all" : "two cannot both");
     }
   }
   return "";
@@ -56,15 +80,16 @@ std::string reachText(const BudgetReach &reach, const Budget &target) {
 
 } // namespace
 
-const std::array<MatchedBudget, 3> &matchedBudgets() {
-  static const std::array<MatchedBudget, 3> budgets{{
+std::span<const MatchedBudget> matchedBudgets(bool with_latency) {
+  static constexpr std::array<MatchedBudget, 4> budgets{{
       {"training_flops_per_token", &Budget::training_flops_per_token, &Residuals::training_flops,
        &Targets::training_flops},
       {"non_embedding_params", &Budget::non_embedding_params, &Residuals::non_embedding_params,
        &Targets::non_embedding_params},
       {"kv_elements_per_token", &Budget::kv_elements_per_token, &Residuals::kv_cache, &Targets::kv_cache},
+      {"predicted_latency", nullptr, &Residuals::latency, &Targets::latency},
   }};
-  return budgets;
+  return std::span(budgets).first(with_latency ? 4 : 3);
 }
 
 std::string shapeText(const Shape &shape, bool with_top_k) {
@@ -87,21 +112,22 @@ std::string shapeText(const Shape &shape, bool with_top_k) {
   return text;
 }
 
-std::string infeasibleText(const PlanResult &result, const Budget &target, const Targets &targets) {
+std::string infeasibleText(const PlanResult &result, const Budget &target, const Targets &targets,
+                           const std::optional<PlanLatency> &latency) {
+  const Wish wish{target, targets, latency};
   if (!result.nearest) {
     return "the lattice has no points: no head size and numbers of heads of it go together, or no KV rank "
            "keeps the KV cache; name some with head_dim and kv_heads, or kv_rank and looped_kv_rank";
   }
   std::string text =
-      fmt::format("no point of the lattice is within {}; at the nearest ({}) {}", toleranceText(targets),
-                  pointText(*result.nearest), missText(*result.nearest, target, targets));
+      fmt::format("no point of the lattice is within {}; at the nearest ({}) {}", toleranceText(wish),
+                  pointText(*result.nearest), missText(*result.nearest, wish));
   for (const BudgetReach &reach : result.reach) {
-    text += "\n  " + reachText(reach, target);
+    text += "\n  " + reachText(reach, wish);
   }
   for (size_t i = 1; i < result.nearest_points.size(); ++i) {
     const Candidate &candidate = result.nearest_points[i];
-    text +=
-        fmt::format("\n  next nearest ({}): {}", pointText(candidate), missText(candidate, target, targets));
+    text += fmt::format("\n  next nearest ({}): {}", pointText(candidate), missText(candidate, wish));
   }
   return text;
 }

@@ -27,6 +27,7 @@ struct Kernels {
 // What the kernels of a layer read on every visit, whichever experts are chosen.
 struct LayerWork {
   std::array<Kernels, kLatencyParts> parts;
+  double weight_bytes = 0; // of all experts, with everything else
   double distinct_experts = 0;
   double part_of_experts = 0; // distinct over all
 
@@ -93,14 +94,15 @@ class Prediction {
 public:
   Prediction(const Architecture &model, const LatencyRequest &request)
       : model(model), device(request.device), step(request.step),
-        weight_bytes(static_cast<double>(formatBytes(request.weights))),
-        kv_bytes(static_cast<double>(formatBytes(request.kv_cache))),
+        weight_bytes(static_cast<double>(bytesOf(request.weights))),
+        kv_bytes(static_cast<double>(bytesOf(request.kv_cache))),
         weight_flops(peak(request.weights) * device.achievable_compute),
         // Scores are computed wider than a cache of 8 bits.
         kv_flops(peak(request.kv_cache == NumberFormat::fp8 ? NumberFormat::bf16 : request.kv_cache) *
                  device.achievable_compute) {}
 
   std::optional<Latency> run() {
+    layers.reserve(model.groups.size());
     for (const budget::LayerGroup &group : model.groups) {
       layers.push_back(workOf(group.layer));
     }
@@ -142,6 +144,7 @@ private:
       const budget::WeightCount &weights = tally[static_cast<size_t>(component)];
       work[part].bytes = number(weights.params) * weight_bytes;
       work[part].flops = 2 * number(weights.matrices) * tokens;
+      work.weight_bytes += work[part].bytes;
     }
     work[LatencyPart::attention].launches = projectionLaunches(layer.attention);
     addCache(layer, work);
@@ -188,9 +191,7 @@ private:
       const budget::LayerGroup &group = model.groups[i];
       const auto count = static_cast<double>(group.layers);
       const auto visits = static_cast<double>(group.visits);
-      const double weights =
-          number(budget::sumOf(budget::countLayer(group.layer, model.hidden_size)).params) * weight_bytes;
-      all += count * (weights + visits * layers[i][LatencyPart::cache].bytes);
+      all += count * (layers[i].weight_bytes + visits * layers[i][LatencyPart::cache].bytes);
       span += group.visits > 1 ? count * layers[i].bytes() : 0;
     }
     all_cached = all <= device.cache_bytes;
@@ -331,6 +332,21 @@ std::optional<Latency> predictLatency(const Architecture &architecture, const La
   return Prediction(architecture, request).run();
 }
 
+int64_t predictedPicoseconds(const Architecture &architecture, const LatencyRequest &request) {
+  const std::optional<Latency> latency = predictLatency(architecture, request);
+  return latency ? latency->picoseconds() : INT64_MAX;
+}
+
+std::string durationText(double seconds) {
+  constexpr const char *units[] = {"ns", "us", "ms", "s"};
+  double value = seconds * 1e9;
+  size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < std::size(units); ++unit) {
+    value /= 1000;
+  }
+  return fmt::format("{:.{}f} {}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, units[unit]);
+}
+
 std::optional<ResidentBytes> residentBytes(const Architecture &architecture, const LatencyRequest &request) {
   const budget::AccountResult counts =
       budget::accountFor(architecture, budget::Context(budget::Attended::positions(1)));
@@ -339,8 +355,8 @@ std::optional<ResidentBytes> residentBytes(const Architecture &architecture, con
   if (!elements) {
     return std::nullopt;
   }
-  const auto weights = (CheckedInt(counts.account->total_params) * formatBytes(request.weights)).value();
-  const auto kv = (CheckedInt(*elements) * request.step.batch * formatBytes(request.kv_cache)).value();
+  const auto weights = (CheckedInt(counts.account->total_params) * bytesOf(request.weights)).value();
+  const auto kv = (CheckedInt(*elements) * request.step.batch * bytesOf(request.kv_cache)).value();
   return weights && kv ? std::optional(ResidentBytes{*weights, *kv}) : std::nullopt;
 }
 

@@ -91,6 +91,9 @@ double expectedDistinctExperts(int64_t experts, int64_t top_k, int64_t tokens);
 std::optional<Latency> predictLatency(const budget::Architecture &architecture,
                                       const LatencyRequest &request);
 
+// The same in whole picoseconds; INT64_MAX where there is no prediction.
+int64_t predictedPicoseconds(const budget::Architecture &architecture, const LatencyRequest &request);
+
 // What must be in memory: all weights, and the cache of every sequence after the step.
 struct ResidentBytes {
   int64_t weights = 0;
@@ -102,5 +105,8 @@ struct ResidentBytes {
 // Nothing when a count does not fit in 64 bits.
 std::optional<ResidentBytes> residentBytes(const budget::Architecture &architecture,
                                            const LatencyRequest &request);
+
+// "351 us", "1.23 ms": three significant digits.
+std::string durationText(double seconds);
 
 } // namespace smelt::planner

@@ -27,9 +27,13 @@ std::string checkTargets(const PlanOptions &options) {
     return fmt::format("tolerance must be at least 0 and less than 1, not {}", options.tolerance);
   }
   const Targets targets = options.effectiveTargets();
-  for (const auto &[name, target] : {std::pair("training FLOPs", targets.training_flops),
-                                     std::pair("non-embedding parameters", targets.non_embedding_params),
-                                     std::pair("the KV cache", targets.kv_cache)}) {
+  if (targets.askForLatency() && !options.latency) {
+    return "a target of the predicted latency needs a device to predict it for";
+  }
+  for (const auto &[name, target] :
+       {std::pair("training FLOPs", targets.training_flops),
+        std::pair("non-embedding parameters", targets.non_embedding_params),
+        std::pair("the KV cache", targets.kv_cache), std::pair("the predicted latency", targets.latency)}) {
     if (!(target.tolerance >= 0.0)) {
       return fmt::format("the tolerance of {} must be at least 0, not {}", name, target.tolerance);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/Budget/Attended.h"
+#include "compiler/Planner/Latency.h"
 #include "compiler/Planner/Lattice.h"
 #include "compiler/Planner/RankedShape.h"
 #include "compiler/Planner/ShapeSearch.h"
@@ -33,6 +34,9 @@ struct PlanOptions {
   Geometry geometry = Geometry::uniform;
   // Each budget's own tolerance and weight; `tolerance` for all when left out.
   std::optional<Targets> targets = std::nullopt;
+
+  // Predicts this step of every model. A target only where `targets` asks for latency.
+  std::optional<LatencyRequest> latency = std::nullopt;
 
   // Free variables, at the defaults of latticeFor() unless something is asked for.
   Lattice hidden_size = {};

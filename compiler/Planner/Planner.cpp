@@ -2,6 +2,7 @@
 
 #include "compiler/Planner/Infeasible.h"
 
+#include <fmt/format.h>
 #include <memory>
 
 namespace smelt::planner {
@@ -55,7 +56,9 @@ Loops listLoops(const Baseline &baseline, const PlanOptions &options) {
 
 class Matcher {
 public:
-  Matcher(const Baseline &baseline, const Loops &loops, const Budget &target, const PlanOptions &options)
+  // `latency` is of the options, with the baseline's prediction.
+  Matcher(const Baseline &baseline, const Loops &loops, const Budget &target, const PlanOptions &options,
+          const std::optional<PlanLatency> &latency)
       : baseline(baseline), loops(loops), options(options), request{.baseline = &baseline,
                                                                     .loops = loops.loops,
                                                                     .target = target,
@@ -64,7 +67,13 @@ public:
                                                                     .targets = options.effectiveTargets(),
                                                                     .keep = options.runners_up + 1,
                                                                     .threads = options.threads,
-                                                                    .progress = options.progress} {}
+                                                                    .progress = options.progress},
+        latency(latency), matched(matchedBudgets(request.targets.askForLatency())) {
+    if (request.targets.askForLatency()) {
+      request.latency = &latency->request;
+      request.target_picoseconds = latency->baseline_picoseconds;
+    }
+  }
 
   PlanResult run() {
     const std::vector<RankedShape> ranked = search(Goal::best, request.targets, options.runners_up + 1);
@@ -77,7 +86,8 @@ public:
               .baseline = request.target,
               .pick = best.front(),
               .runners_up = {best.begin() + 1, best.end()},
-              .targets = request.targets};
+              .targets = request.targets,
+              .latency = latency};
     if (options.front) {
       request.known = ranked;
       plan.front = find(Goal::front, request.targets, 1);
@@ -122,6 +132,10 @@ private:
     }
     candidate.budget =
         budget::computeBudget(candidate.architecture, options.attended).budget.value_or(Budget{});
+    if (latency) {
+      candidate.picoseconds = predictedPicoseconds(candidate.architecture, latency->request);
+      candidate.residuals.latency = latencyResidual(candidate.picoseconds, *latency);
+    }
     return candidate;
   }
 
@@ -129,24 +143,24 @@ private:
     constexpr size_t kNearest = 3;
     const Targets wanted = request.targets;
     Targets anything = wanted;
-    for (const MatchedBudget &matched : matchedBudgets()) {
-      (anything.*matched.target).tolerance = kAnyDifference;
+    for (const MatchedBudget &budget : matched) {
+      (anything.*budget.target).tolerance = kAnyDifference;
     }
     PlanResult result = refuse(SMELT_infeasible, "");
     result.nearest_points = find(Goal::nearest, anything, kNearest);
     if (!result.nearest_points.empty()) {
       result.nearest = result.nearest_points.front();
     }
-    for (const MatchedBudget &matched : matchedBudgets()) {
+    for (const MatchedBudget &budget : matched) {
       Targets without = wanted;
-      for (const MatchedBudget &other : matchedBudgets()) {
+      for (const MatchedBudget &other : matched) {
         (without.*other.target).weight = 0;
       }
-      without.*matched.target = {.tolerance = kAnyDifference, .weight = 1};
+      without.*budget.target = {.tolerance = kAnyDifference, .weight = 1};
       const std::vector<Candidate> closest = find(Goal::nearest, without, 1);
-      result.reach.push_back({matched.key, closest.empty() ? std::nullopt : std::optional(closest.front())});
+      result.reach.push_back({budget.key, closest.empty() ? std::nullopt : std::optional(closest.front())});
     }
-    result.error = infeasibleText(result, request.target, wanted);
+    result.error = infeasibleText(result, request.target, wanted, latency);
     return result;
   }
 
@@ -154,9 +168,16 @@ private:
   const Loops &loops;
   const PlanOptions &options;
   SearchRequest request;
+  const std::optional<PlanLatency> &latency;
+  const std::span<const MatchedBudget> matched;
 };
 
 } // namespace
+
+double latencyResidual(int64_t picoseconds, const PlanLatency &latency) {
+  return static_cast<double>(picoseconds - latency.baseline_picoseconds) /
+         static_cast<double>(latency.baseline_picoseconds);
+}
 
 PlanResult plan(const Baseline &baseline, const PlanOptions &options) {
   if (const std::string error = checkOptions(options); !error.empty()) {
@@ -176,7 +197,16 @@ PlanResult plan(const Baseline &baseline, const PlanOptions &options) {
   if (!target) {
     return refuse(SMELT_usage, target.error);
   }
-  return Matcher(baseline, loops, *target.budget, options).run();
+  std::optional<PlanLatency> latency;
+  if (options.latency) {
+    latency = {*options.latency, predictedPicoseconds(baseline.architecture, *options.latency)};
+    if (latency->baseline_picoseconds == INT64_MAX || latency->baseline_picoseconds == 0) {
+      return refuse(SMELT_usage,
+                    fmt::format("the predicted {} takes no time that fits in 64 bits of picoseconds",
+                                options.latency->step.words()));
+    }
+  }
+  return Matcher(baseline, loops, *target.budget, options, latency).run();
 }
 
 } // namespace smelt::planner

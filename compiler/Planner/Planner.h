@@ -17,6 +17,15 @@
 
 namespace smelt::planner {
 
+// What was predicted for every model of a plan, and for the baseline.
+struct PlanLatency {
+  LatencyRequest request;
+  int64_t baseline_picoseconds = 0;
+};
+
+// Signed and relative to the baseline.
+double latencyResidual(int64_t picoseconds, const PlanLatency &latency);
+
 struct Candidate {
   budget::Architecture architecture;
   std::optional<spec::ModelSpec> spec = {}; // the same, where the baseline is a spec
@@ -28,6 +37,7 @@ struct Candidate {
   HardwareFit fit = {};
   LoopPlacement placement = {};
   int64_t visits = 2;
+  int64_t picoseconds = 0; // of the predicted step, where a device was named
 };
 
 struct Plan {
@@ -39,12 +49,13 @@ struct Plan {
   // Matches that none betters in worst difference, shape distance and hardware misfit at once, closest first.
   std::vector<Candidate> front = {};
   Targets targets = {};
+  std::optional<PlanLatency> latency = std::nullopt;
 };
 
-// How close one budget can come when the other two must stay within their tolerances.
+// How close one budget can come when the others must stay within their tolerances.
 struct BudgetReach {
-  std::string_view budget;          // a JSON key of Budget
-  std::optional<Candidate> closest; // nothing: the other two cannot both be met
+  std::string_view budget;          // the key of a MatchedBudget
+  std::optional<Candidate> closest; // nothing: the others cannot all be met
 };
 
 // A plan, or why there is none: SMELT_usage for options out of range, SMELT_unsupported for baselines the

@@ -13,20 +13,23 @@ double Residuals::sum() const { return sum(Targets()); }
 double Residuals::worst(const Targets &targets) const {
   return std::max({targets.training_flops.weight * std::fabs(training_flops),
                    targets.non_embedding_params.weight * std::fabs(non_embedding_params),
-                   targets.kv_cache.weight * std::fabs(kv_cache)});
+                   targets.kv_cache.weight * std::fabs(kv_cache),
+                   targets.latency.weight * std::fabs(latency)});
 }
 
-// The KV cache first: the search knows it first, and a partial sum is then never above the whole.
+// The KV cache first and the latency last, as the search learns them: a partial sum is then never above the
+// whole.
 double Residuals::sum(const Targets &targets) const {
   return targets.kv_cache.weight * std::fabs(kv_cache) +
          targets.training_flops.weight * std::fabs(training_flops) +
-         targets.non_embedding_params.weight * std::fabs(non_embedding_params);
+         targets.non_embedding_params.weight * std::fabs(non_embedding_params) +
+         targets.latency.weight * std::fabs(latency);
 }
 
 bool Residuals::within(const Targets &targets) const {
   return std::fabs(training_flops) <= targets.training_flops.tolerance &&
          std::fabs(non_embedding_params) <= targets.non_embedding_params.tolerance &&
-         std::fabs(kv_cache) <= targets.kv_cache.tolerance;
+         std::fabs(kv_cache) <= targets.kv_cache.tolerance && std::fabs(latency) <= targets.latency.tolerance;
 }
 
 bool RankedShape::operator<(const RankedShape &other) const {

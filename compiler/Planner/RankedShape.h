@@ -23,7 +23,9 @@ struct Targets {
   Target training_flops;
   Target non_embedding_params;
   Target kv_cache;
+  Target latency = {.tolerance = kAnyDifference, .weight = 0}; // left out unless asked for
 
+  bool askForLatency() const { return latency.weight > 0 || latency.tolerance < kAnyDifference; }
   static Targets within(double tolerance) { return {{tolerance}, {tolerance}, {tolerance}}; }
 };
 
@@ -32,6 +34,7 @@ struct Residuals {
   double training_flops = 0;
   double non_embedding_params = 0;
   double kv_cache = 0;
+  double latency = 0; // predicted; 0 when there is no device
 
   // Largest and sum of the absolute values.
   double worst() const;

@@ -65,6 +65,34 @@ struct Context {
   }
 };
 
+// Predicts latency for the shapes of one unit, which have the heads in common.
+class UnitLatency {
+public:
+  UnitLatency(const Baseline &baseline, const budget::Architecture &looped, const Shape &shape,
+              const LatencyRequest &request)
+      : baseline(baseline), request(request), model(applyShape(baseline, looped, shape)) {}
+
+  // The same as of applyShape(), without making it anew.
+  int64_t picoseconds(const Shape &shape) {
+    model.hidden_size = shape.hidden_size;
+    for (budget::LayerGroup &group : model.groups) {
+      if (auto *experts = std::get_if<budget::ExpertMlp>(&group.layer.ffn)) {
+        experts->experts = shape.experts;
+        experts->width = shape.expert_hidden_size;
+        experts->shared_width = sharedWidth(baseline, shape.expert_hidden_size);
+      } else {
+        std::get<budget::DenseMlp>(group.layer.ffn).width = mlpWidth(baseline, shape.hidden_size);
+      }
+    }
+    return predictedPicoseconds(model, request);
+  }
+
+private:
+  const Baseline &baseline;
+  const LatencyRequest &request;
+  budget::Architecture model;
+};
+
 // Visits one unit after another and gives its collector the points that matter.
 class Search {
 public:
@@ -83,6 +111,11 @@ public:
     unit = &next;
     lines = &lines_of_loops[next.loop];
     lines->fixHeads(next.shape);
+    if (request.latency != nullptr) {
+      Shape any = next.shape; // of the widths and experts, which each prediction sets
+      any.hidden_size = any.expert_hidden_size = any.experts = 1;
+      latency.emplace(*request.baseline, *request.loops[next.loop].looped, any, *request.latency);
+    }
     visitHiddenSizes();
   }
 
@@ -186,18 +219,28 @@ private:
            1;
   }
 
+  // The numbers of experts with which parameters and FLOPs are near enough.
+  Range reachableExperts(const Shape &shape, const Bound &bound, const BudgetPair &pair) const {
+    const double room = collector.room(bound);
+    Range range{std::max(request.lattice.experts.first(), shape.top_k), request.lattice.experts.last()};
+    range.narrow(pair.params, target.non_embedding_params,
+                 marginOf(targets.non_embedding_params, target.non_embedding_params, room));
+    range.narrow(pair.flops, target.training_flops_per_token,
+                 marginOf(targets.training_flops, target.training_flops_per_token, room));
+    return range;
+  }
+
   void visitExperts(Shape &shape, const Bound &from, const BudgetPair &pair) {
     const auto &[params, flops] = pair;
     for (const Context::ExpertClass &experts : context.expert_classes) {
       Bound bound = from;
       bound.misfit += experts.missing;
-      const double room = collector.room(bound);
-      Range range{std::max(request.lattice.experts.first(), shape.top_k), request.lattice.experts.last()};
-      range.narrow(params, target.non_embedding_params,
-                   marginOf(targets.non_embedding_params, target.non_embedding_params, room));
-      range.narrow(flops, target.training_flops_per_token,
-                   marginOf(targets.training_flops, target.training_flops_per_token, room));
+      const Range range = reachableExperts(shape, bound, pair);
       if (range.empty()) {
+        continue;
+      }
+      if (request.latency != nullptr) {
+        weighHalves(shape, from, experts.axis, range, params, flops);
         continue;
       }
       if (request.goal == Goal::front) {
@@ -263,21 +306,166 @@ private:
     }
   }
 
+  // Some numbers of experts of one shape, and the prediction for the fewest and the most of them.
+  struct Interval {
+    int64_t low = 0, high = 0;
+    int64_t low_time = 0, high_time = 0;
+  };
+
+  // What stays the same while the experts of a shape are halved again and again.
+  struct Halving {
+    Shape shape;
+    const Bound &bound;
+    const Axis &axis;
+    const Line &params;
+    const Line &flops;
+    std::optional<RankedShape> best = std::nullopt; // seen so far
+  };
+
+  // Latency is no straight line in the experts, but it never shrinks when there are more. So the ends of an
+  // interval bound all differences within it; intervals without hope are left out, others halved.
+  void weighHalves(const Shape &shape, const Bound &bound, const Axis &axis, const Range &range,
+                   const Line &params, const Line &flops) {
+    const std::optional<int64_t> low = axis.atOrAbove(range.clamp(range.first));
+    const std::optional<int64_t> high = axis.atOrBelow(range.clamp(range.last));
+    if (!low || !high || *low > *high) {
+      return;
+    }
+    Halving halving{shape, bound, axis, params, flops};
+    if (budgetsLeaveHope(halving, range, *low, *high)) {
+      halve(halving, {*low, *high, predicted(shape, *low), predicted(shape, *high)});
+    }
+  }
+
+  // A first look at the budgets that are straight lines, because predictions cost more: their sum is convex,
+  // so the smallest is next to the zero of one of them or at an end.
+  bool budgetsLeaveHope(const Halving &halving, const Range &range, int64_t low, int64_t high) const {
+    Bound bound = halving.bound;
+    const auto residuals = [&](int64_t experts) {
+      return residualsAt(experts, halving.params, halving.flops);
+    };
+    if (request.goal != Goal::front) {
+      bound.sum = std::min(residuals(low).sum(targets), residuals(high).sum(targets));
+      for (const auto &[line, wanted] : {std::pair(&halving.params, target.non_embedding_params),
+                                         std::pair(&halving.flops, target.training_flops_per_token)}) {
+        const Wide zero = floorDivide(wanted - line->at, line->per_expert);
+        for (const std::optional<int64_t> experts :
+             {halving.axis.atOrBelow(range.clamp(zero)), halving.axis.atOrAbove(range.clamp(zero + 1))}) {
+          if (experts && *experts >= low && *experts <= high) {
+            bound.sum = std::min(bound.sum, residuals(*experts).sum(targets));
+          }
+        }
+      }
+    }
+    return !collector.hopeless(bound);
+  }
+
+  void halve(Halving &halving, const Interval &interval) {
+    const Residuals least = leastResiduals(halving, interval);
+    if (!least.within(targets) || !hopeful(halving, interval, least)) {
+      return;
+    }
+    if (interval.low == interval.high) {
+      const RankedShape ranked =
+          judge(halving.shape, halving.bound, interval.low, halving.params, halving.flops);
+      if (ranked.residuals.within(targets)) {
+        collector.take(ranked);
+        if (!halving.best || better(ranked, *halving.best)) {
+          halving.best = ranked;
+        }
+      }
+      return;
+    }
+    const int64_t middle = interval.low + (interval.high - interval.low) / 2;
+    Interval left = interval;
+    Interval right = interval;
+    left.high = *halving.axis.atOrBelow(middle);
+    right.low = *halving.axis.atOrAbove(middle + 1);
+    left.high_time = left.high == left.low ? left.low_time : predicted(halving.shape, left.high);
+    right.low_time = right.low == right.high ? right.high_time : predicted(halving.shape, right.low);
+    const bool right_first =
+        leastResiduals(halving, right).sum(targets) < leastResiduals(halving, left).sum(targets);
+    halve(halving, right_first ? right : left);
+    halve(halving, right_first ? left : right);
+  }
+
+  // The smallest differences that the ends of an interval allow within it.
+  Residuals leastResiduals(const Halving &halving, const Interval &interval) const {
+    const auto between = [](double low, double high) { return low > 0 ? low : high < 0 ? high : 0.0; };
+    const Residuals low = residualsAt(interval.low, halving.params, halving.flops);
+    const Residuals high = residualsAt(interval.high, halving.params, halving.flops);
+    // Between the ends, a prediction rounded to whole picoseconds may be a little beyond theirs.
+    const Wide slack = interval.low == interval.high ? 0 : 2 + Wide(interval.high_time) / 1'000'000'000'000;
+    return {.training_flops = between(low.training_flops, high.training_flops),
+            .non_embedding_params = between(low.non_embedding_params, high.non_embedding_params),
+            .kv_cache = unit->kv_residual,
+            .latency = between(relative(interval.low_time - slack, request.target_picoseconds),
+                               relative(interval.high_time + slack, request.target_picoseconds))};
+  }
+
+  // Whether a point with at least these differences could be among the collected ones, and better than all of
+  // its shape so far. A front looks at each kind of experts by itself, so that misfits need no comparing.
+  bool hopeful(const Halving &halving, const Interval &interval, const Residuals &least) const {
+    Bound bound = halving.bound;
+    bound.sum = least.sum(targets);
+    bound.worst = least.worst(targets);
+    if (interval.low == interval.high) {
+      bound.misfit += missingFactors(interval.low, kGoodExperts);
+    }
+    if (collector.hopeless(bound)) {
+      return false;
+    }
+    RankedShape hope{.shape = halving.shape, .loop = unit->loop};
+    hope.shape.experts = interval.low;
+    hope.worst = least.worst(targets);
+    hope.sum = least.sum(targets);
+    hope.score = std::sqrt(halving.bound.squares) + kResidualWeight * hope.sum;
+    return !halving.best || better(hope, *halving.best);
+  }
+
+  // Of two points that differ in the experts alone.
+  bool better(const RankedShape &a, const RankedShape &b) const {
+    const int64_t a_step = frontKey(a.worst, 0, 0).residual;
+    const int64_t b_step = frontKey(b.worst, 0, 0).residual;
+    if (request.goal == Goal::front && a_step != b_step) {
+      return a_step < b_step;
+    }
+    return request.goal == Goal::nearest && a.sum != b.sum ? a.sum < b.sum : a < b;
+  }
+
+  int64_t predicted(Shape shape, int64_t experts) const {
+    shape.experts = experts;
+    return latency->picoseconds(shape);
+  }
+
+  Residuals residualsAt(int64_t experts, const Line &params, const Line &flops) const {
+    return {.training_flops = relative(flops(experts), target.training_flops_per_token),
+            .non_embedding_params = relative(params(experts), target.non_embedding_params),
+            .kv_cache = unit->kv_residual};
+  }
+
   FrontKey weigh(Shape &shape, const Bound &bound, int64_t experts, const Line &params, const Line &flops) {
+    const RankedShape ranked = judge(shape, bound, experts, params, flops);
+    if (ranked.residuals.within(targets)) {
+      collector.take(ranked);
+    }
+    return frontKey(ranked);
+  }
+
+  RankedShape judge(Shape &shape, const Bound &bound, int64_t experts, const Line &params,
+                    const Line &flops) const {
     shape.experts = experts;
     RankedShape ranked{.shape = shape, .loop = unit->loop};
-    ranked.residuals = {.training_flops = relative(flops(experts), target.training_flops_per_token),
-                        .non_embedding_params = relative(params(experts), target.non_embedding_params),
-                        .kv_cache = unit->kv_residual};
+    ranked.residuals = residualsAt(experts, params, flops);
+    if (request.latency != nullptr) {
+      ranked.residuals.latency = relative(predicted(shape, experts), request.target_picoseconds);
+    }
     ranked.worst = ranked.residuals.worst(targets);
     ranked.sum = ranked.residuals.sum(targets);
     ranked.shape_distance = std::sqrt(bound.squares);
     ranked.score = ranked.shape_distance + kResidualWeight * ranked.sum;
     ranked.fit = hardwareFit(shape);
-    if (ranked.residuals.within(targets)) {
-      collector.take(ranked);
-    }
-    return frontKey(ranked);
+    return ranked;
   }
 
   const Context &context;
@@ -287,7 +475,8 @@ private:
   Collector &collector;
   std::vector<BudgetLines> lines_of_loops;
   const Unit *unit = nullptr;
-  BudgetLines *lines = nullptr; // of the unit's loop
+  BudgetLines *lines = nullptr;               // of the unit's loop
+  mutable std::optional<UnitLatency> latency; // predicting sets its model's sizes
 };
 
 } // namespace

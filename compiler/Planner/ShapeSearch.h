@@ -6,6 +6,7 @@
 #include "compiler/Planner/Baseline.h"
 #include "compiler/Planner/Collector.h"
 #include "compiler/Planner/KvChoice.h"
+#include "compiler/Planner/Latency.h"
 #include "compiler/Planner/Lattice.h"
 #include "compiler/Planner/RankedShape.h"
 
@@ -38,6 +39,9 @@ struct SearchRequest {
   budget::Attended attended;
   ShapeLattice lattice;
   Targets targets;
+  // For targets that ask for it: what to predict, and the baseline's.
+  const LatencyRequest *latency = nullptr;
+  int64_t target_picoseconds = 0;
   Goal goal = Goal::best;
   size_t keep = 1; // points to return, but of a front, which is returned whole
   // Points of this very request that are known already: a front's search rules out what they better.

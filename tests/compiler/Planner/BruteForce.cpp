@@ -22,6 +22,11 @@ RankedShape judge(const SearchRequest &request, size_t loop, const Shape &shape)
       relativeDifference(budget.training_flops_per_token, request.target.training_flops_per_token),
       relativeDifference(budget.non_embedding_params, request.target.non_embedding_params),
       relativeDifference(budget.kv_elements_per_token, request.target.kv_elements_per_token)};
+  if (request.latency != nullptr) {
+    const budget::Architecture model = applyShape(*request.baseline, *looped.looped, shape);
+    ranked.residuals.latency =
+        relativeDifference(predictedPicoseconds(model, *request.latency), request.target_picoseconds);
+  }
   ranked.worst = ranked.residuals.worst(request.targets);
   ranked.sum = ranked.residuals.sum(request.targets);
   ranked.shape_distance =

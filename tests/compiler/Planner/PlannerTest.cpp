@@ -178,6 +178,56 @@ TEST_CASE("budgets have tolerances and weights of their own") {
         "the tolerance of training FLOPs must be at least 0, not -1");
 }
 
+TEST_CASE("a device predicts latency and, as a target, takes part in the choice") {
+  const planner::LatencyRequest request{.device = *planner::shippedDevice("h200")};
+  // A coarse lattice: with the KV cache at any price, many shapes have to be looked at.
+  const PlanOptions coarse{.hidden_size = {.multiple_of = 32},
+                           .head_dim = {.multiple_of = 8},
+                           .expert_hidden_size = {.multiple_of = 32},
+                           .query_heads = {.multiple_of = 4},
+                           .kv_heads = {2, 4}};
+  PlanOptions options = coarse;
+  options.tolerance = 0.2;
+  const PlanResult plain = planner::plan(small(), options);
+  options.latency = request;
+  const PlanResult told = planner::plan(small(), options);
+  REQUIRE(plain);
+  REQUIRE(told);
+  const auto predicted = [&](const spec::ModelSpec &spec) {
+    return planner::predictedPicoseconds(budget::architectureOf(spec), request);
+  };
+  CHECK(told.plan->pick.spec == plain.plan->pick.spec);
+  CHECK(told.plan->pick.score == plain.plan->pick.score);
+  CHECK(told.plan->latency->baseline_picoseconds == predicted(small()));
+  for (const planner::Candidate &candidate : told.plan->front) {
+    CHECK(candidate.picoseconds == predicted(*candidate.spec));
+    CHECK(candidate.residuals.latency ==
+          Approx(static_cast<double>(candidate.picoseconds) / static_cast<double>(predicted(small())) - 1));
+  }
+
+  planner::Targets targets = planner::Targets::within(0.05);
+  targets.kv_cache = {planner::kAnyDifference, 0};
+  targets.latency = {told.plan->pick.residuals.latency * 0.99, 1};
+  options.targets = targets;
+  const PlanResult matched = planner::plan(small(), options);
+  INFO(matched.error);
+  REQUIRE(matched);
+  CHECK(matched.plan->pick.residuals.latency <= targets.latency.tolerance);
+  CHECK(matched.plan->pick.picoseconds == predicted(*matched.plan->pick.spec));
+  CHECK(matched.plan->pick.residuals.sum(targets) ==
+        Approx((matched.plan->pick.score - matched.plan->pick.shape_distance) / planner::kResidualWeight));
+
+  options.targets->latency = {0, 1};
+  const PlanResult infeasible = planner::plan(small(), options);
+  CHECK(infeasible.status == SMELT_infeasible);
+  REQUIRE(infeasible.reach.size() == 4);
+  CHECK(infeasible.reach[3].budget == "predicted_latency");
+  CHECK(infeasible.error.find("predicted_latency is ") != std::string::npos);
+  options.latency.reset();
+  CHECK(planner::plan(small(), options).error ==
+        "a target of the predicted latency needs a device to predict it for");
+}
+
 TEST_CASE("the plan is the same for any number of threads") {
   const PlanResult one = planner::plan(small(), {.kv_heads = {3, 4, 5}, .threads = 1});
   const PlanResult four = planner::plan(small(), {.kv_heads = {3, 4, 5}, .threads = 4});

@@ -162,6 +162,36 @@ TEST_CASE("the search finds what brute force finds when a budget is out of reach
   compare(few_experts, Targets::within(0.02));
 }
 
+TEST_CASE("the search finds what brute force finds with a target of predicted latency") {
+  // Slow enough for each of the three limits to matter on models this small.
+  const DeviceModel device{.name = "slow",
+                           .bf16_flops = 2e9,
+                           .f32_flops = 1e9,
+                           .memory_bandwidth = 1e9,
+                           .memory_bytes = 1e9,
+                           .cache_bandwidth = 3e9,
+                           .cache_bytes = 40e3,
+                           .launch_seconds = 1e-6,
+                           .achievable_bandwidth = 0.9,
+                           .achievable_compute = 0.8};
+  const std::pair<Step, Targets> wishes[] = {
+      {{Phase::decode, 1, 64}, {{0.3, 1}, {0.3, 1}, {0.3, 1}, {0.02, 1}}},
+      {{Phase::decode, 7, 300}, {{0.1, 1}, {0.1, 0.25}, {kAnyDifference, 0}, {0.1, 3}}},
+      {{Phase::prefill, 1, 50}, {{0.3, 0}, {0.3, 0}, {0.5, 0}, {kAnyDifference, 1}}},
+      {{Phase::decode, 1, 64}, {{0.05, 1}, {kAnyDifference, 0}, {kAnyDifference, 0.5}, {0, 0}}}};
+  for (const auto &[step, wish] : wishes) {
+    CAPTURE(step.words(), wish.latency.tolerance);
+    const LatencyRequest request{.device = device, .step = step};
+    Case test(mixedBaseline());
+    test.request.lattice.experts = {3, 3, 30};
+    test.loop(0.5, 2, uniformKvChoices({1, 1, 2}, {2, 6, 12}));
+    test.loop(0.5, 3, perSegmentKvChoices({1, 2, 2}, {1, 1, 1}, {2, 8, 12}));
+    test.request.latency = &request;
+    test.request.target_picoseconds = predictedPicoseconds(test.baseline.architecture, request);
+    compare(test, wish);
+  }
+}
+
 TEST_CASE("several matches come in order, one for each choice of everything but the experts") {
   Case test(plainBaseline());
   test.loop(0.5, 2, uniformKvChoices({1, 1, 2}, kSmallHeads));
