@@ -212,6 +212,12 @@ Value Emitter::warpMax(Value value, int64_t lanes, int64_t stride) {
   }
   return value;
 }
+Value Emitter::warpMaxUnsigned(Value value) {
+  return NVVM::ReduxOp::create(builder, loc, i32(), value, NVVM::ReduxKind::UMAX, c(-1));
+}
+Value Emitter::warpMinUnsigned(Value value) {
+  return NVVM::ReduxOp::create(builder, loc, i32(), value, NVVM::ReduxKind::UMIN, c(-1));
+}
 Value Emitter::ballot(Value predicate) {
   return NVVM::VoteSyncOp::create(builder, loc, i32(), c(-1), predicate, NVVM::VoteSyncKind::ballot);
 }

@@ -152,6 +152,8 @@ public:
   // order of additions is fixed.
   Value warpSum(Value value, int64_t lanes = WARP, int64_t stride = 1);
   Value warpMax(Value value, int64_t lanes = WARP, int64_t stride = 1); // f32, or signed i32
+  Value warpMaxUnsigned(Value i32value);                                // redux.sync
+  Value warpMinUnsigned(Value i32value);
   Value ballot(Value predicate);
   Value popCount(Value word);
 

@@ -14,7 +14,7 @@ namespace smelt::codegen::cuda {
 
 // Blocks and threads of one launch.
 struct StageShape {
-  GridSize x, y, z;
+  GridSize x = {}, y = {}, z = {};
   int64_t threads = 0;
   int64_t min_blocks = 0; // blocks a multiprocessor should hold: bounds registers; 0: no wish
 };
@@ -81,7 +81,18 @@ using KernelEmitter = void (*)(KernelBuilder &kernel);
 // Null where this target has no kernel of the role for such steps.
 KernelEmitter kernelEmitter(const std::string &role, StepLength length);
 
-// DecodeKernels: matrix-vector kernels of short steps.
+// Of those made for short steps, in DecodeKernels.cpp.
+KernelEmitter shortKernelEmitter(const std::string &role);
+
+// Decode*: matrix-vector kernels of short steps.
 void emitEmbed(KernelBuilder &); // of any step
+void emitNormLinearShort(KernelBuilder &);
+void emitLinearResidualShort(KernelBuilder &);
+void emitGateUpShort(KernelBuilder &);
+void emitNormQkvRope(KernelBuilder &);
+void emitAttentionShort(KernelBuilder &);
+void emitNormRoute(KernelBuilder &);
+void emitExpertsGateUpDirect(KernelBuilder &);
+void emitExpertsDownResidual(KernelBuilder &);
 
 } // namespace smelt::codegen::cuda

@@ -14,6 +14,9 @@ KernelEmitter kernelEmitter(const std::string &role, StepLength length) {
   static const std::map<std::string, Emitters> table = {
       {"embed", {emitEmbed, emitEmbed}},
   };
+  if (KernelEmitter emit = shortKernelEmitter(role); emit && length == StepLength::brief) {
+    return emit;
+  }
   auto it = table.find(role);
   if (it == table.end()) {
     return nullptr;
