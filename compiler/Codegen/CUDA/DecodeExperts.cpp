@@ -121,8 +121,8 @@ void emitExpertsDownResidual(KernelBuilder &kernel) {
     Value parts = frame.shared(4 * split.warps() * BLOCK_ROWS);
     Value indices = e.row(frame.binding(1), e.i32(), token, topK);
     Value weights = e.row(frame.binding(2), e.f32(), token, topK);
-    // What the end needs, early: nobody else writes these elements.
-    Value row = e.add(e.mul(blockRow, BLOCK_ROWS), e.thread());
+    // What the end needs, early: nobody but this block touches these elements, so idle threads read them too.
+    Value row = e.add(e.mul(blockRow, BLOCK_ROWS), e.min(e.thread(), BLOCK_ROWS - 1));
     Value writes = e.both(e.less(e.thread(), BLOCK_ROWS), e.less(row, hidden));
     Value before = e.loadF32(e.row(frame.binding(4), e.f32(), token, hidden), e.min(row, hidden - 1));
 
