@@ -2,6 +2,8 @@
 #include "tests/runtime/CudaSession.h"
 #include "tests/support/Process.h"
 
+#include <dlfcn.h>
+
 using namespace smelt::tests;
 using namespace smelt::artifact;
 using Catch::Matchers::Contains;
@@ -187,6 +189,33 @@ TEST_CASE("A kernel that fails is named, and the session does not go on") {
   ProcessResult blind = run("0");
   CHECK(blind.exit_code == SMELT_internal);
   CHECK_THAT(blind.err, Contains("CUDA_ERROR_ILLEGAL_ADDRESS") && Contains("set SMELT_CUDA_SYNC=1"));
+}
+
+TEST_CASE("Every later step tells of the failure that ended the context") {
+  ManifestT manifest = cudaToyManifest();
+  // The second program stores nowhere; the first one would still run.
+  manifest.devices[0]->programs[1]->device_kernels[0]->stages[0]->function = "toy_lost";
+  std::string ptx = cudaToyPtx(), lost = ptx.substr(ptx.find(".visible .entry toy_embed_0"));
+  lost.resize(lost.find("\n}\n") + 3);
+  lost.replace(lost.find("toy_embed_0"), 11, "toy_lost");
+  lost.replace(lost.find("st.global.f32 [%rd1]"), 20, "st.global.f32 [64]");
+  std::string code = std::string(toyCode()) + ptx + lost + '\0';
+  smelt_session_options options = CudaToySession::defaults();
+  CudaToySession session(sized(std::move(manifest), code), {}, options, code);
+  REQUIRE(session.created.message == "");
+  session.run({1, 2});
+  CHECK(session.outcome.message == "");
+  session.run({1, 2, 3, 4, 5, 6});
+  CHECK(session.outcome.status == SMELT_internal);
+  CHECK_THAT(session.outcome.message, Contains("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  session.run({1});
+  CHECK(session.outcome.status == SMELT_internal);
+  CHECK_THAT(session.outcome.message, Contains("the session cannot go on after an earlier failure") &&
+                                          Contains("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  CHECK(smelt_session_length(session.session, 0) == 2);
+  // The look-alike, unlike a GPU, can be made whole for the tests that follow in this process.
+  void *library = dlopen(SMELT_TEST_CUDA, RTLD_NOW);
+  reinterpret_cast<void (*)()>(dlsym(library, "smelt_test_cuda_clear_error"))();
 }
 
 TEST_CASE("splat:SEED wants a number and no company") {

@@ -198,7 +198,8 @@ void smelt_session_get_memory(const smelt_session *session, smelt_memory *memory
 
 /* Tokens to run. Token i of sequence sequence_ids[i] goes to position positions[i], which must be that
  * sequence's next one: its length so far plus the tokens of it before i. Sequences may be mixed freely; no
- * result depends on what else is in the step or on how it is cut. */
+ * result depends on what else is in the step or on how it is cut (on a device: apart from which of its
+ * programs runs, one for short steps or one for any). */
 typedef struct smelt_step {
   const int32_t *tokens;       /* [token_count], 0..vocab_size-1 */
   size_t token_count;          /* at least 1 */

@@ -137,7 +137,8 @@ Status CudaRunner::runAsGraph(size_t index, const Extent &step) {
   CudaProgram &program = programs[index];
   Result<GraphExec> graph = graphs->find(step, [&] { return enqueue(program, step, false); });
   if (!graph.ok()) {
-    return graph.takeStatus();
+    graphs.reset(); // steps can do without; a fault of the context will show again
+    return enqueue(program, step, true);
   }
   if (!*graph) {
     return enqueue(program, step, true);

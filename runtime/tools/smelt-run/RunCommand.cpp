@@ -20,6 +20,8 @@ namespace smelt::runtime {
 namespace {
 
 constexpr uint32_t defaultNewTokens = 16;
+constexpr uint32_t defaultChunk = 512;
+constexpr uint32_t deviceChunk = 4096; // a long step reads most experts: the fewer, the better
 
 double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -31,6 +33,8 @@ public:
     sampling.temperature = options.temperature;
     sampling.top_p = options.topP;
     sampling.seed = options.seed;
+    bool keepsLogits = !options.logits.empty(); // of a whole step, in memory
+    chunk = options.chunk.value_or(onDevice() && !keepsLogits ? deviceChunk : defaultChunk);
     newTokens = options.maxNewTokens.value_or(options.logits.empty() ? defaultNewTokens : 0);
   }
 
@@ -57,6 +61,8 @@ public:
   }
 
 private:
+  bool onDevice() const { return options.device != "cpu"; }
+
   Status readInput() {
     if (Status status = checkSampling(sampling); !status.ok()) {
       return status;
@@ -100,7 +106,7 @@ private:
     session.sequences = uint32_t(result.prompts.size());
     session.capacity = uint32_t(capacity);
     session.max_step_tokens =
-        uint32_t(std::min<uint64_t>(std::max<uint64_t>(promptTokens(), session.sequences), options.chunk));
+        uint32_t(std::min<uint64_t>(std::max<uint64_t>(promptTokens(), session.sequences), chunk));
     session.max_logit_rows = logitsFile ? session.max_step_tokens : session.sequences;
     session.threads = options.threads;
     session.isa = options.isa.empty() ? nullptr : options.isa.c_str();
@@ -110,8 +116,7 @@ private:
       return status;
     }
     StopSignal::watch(model.session.get());
-    bool mapped = options.device == "cpu"; // a GPU has its copy by now
-    return mapped && !options.noPreload ? model.preload() : success();
+    return onDevice() || options.noPreload ? success() : model.preload(); // a GPU has its copy by now
   }
 
   Status openLogits() {
@@ -163,24 +168,24 @@ private:
   Status prefillKeepingAll(const std::vector<int32_t> &tokens, const std::vector<int32_t> &sequences,
                            const std::vector<int32_t> &lastRows) {
     size_t vocab = model.info.vocab_size, last = 0;
-    std::vector<float> chunk;
-    for (size_t begin = 0; begin < tokens.size(); begin += options.chunk) {
-      size_t count = std::min<size_t>(options.chunk, tokens.size() - begin);
+    std::vector<float> values;
+    for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
+      size_t count = std::min<size_t>(chunk, tokens.size() - begin);
       std::vector<int32_t> rows(count);
       for (size_t i = 0; i < count; ++i) {
         rows[i] = int32_t(i);
       }
-      chunk.resize(count * vocab);
+      values.resize(count * vocab);
       if (Status status = forward(std::span(tokens).subspan(begin, count),
-                                  std::span(sequences).subspan(begin, count), rows, chunk.data());
+                                  std::span(sequences).subspan(begin, count), rows, values.data());
           !status.ok()) {
         return status;
       }
-      if (Status status = logitsFile->write(std::as_bytes(std::span(chunk))); !status.ok()) {
+      if (Status status = logitsFile->write(std::as_bytes(std::span(values))); !status.ok()) {
         return status;
       }
       for (; last < lastRows.size() && size_t(lastRows[last]) < begin + count; ++last) {
-        std::copy_n(chunk.data() + (size_t(lastRows[last]) - begin) * vocab, vocab,
+        std::copy_n(values.data() + (size_t(lastRows[last]) - begin) * vocab, vocab,
                     logits.data() + last * vocab);
       }
     }
@@ -275,6 +280,7 @@ private:
   const RunOptions &options;
   smelt_sampling sampling = {};
   uint32_t newTokens = 0;
+  uint32_t chunk = 0;   // tokens of one step
   uint64_t longest = 0; // prompt
   RunModel model;
   RunResult result;

@@ -27,7 +27,7 @@ struct RunOptions {
   bool profile = false;
   std::string isa; // empty: the best
   std::string device = "cpu";
-  uint32_t chunk = 512;
+  std::optional<uint32_t> chunk; // default: 512, or 4096 on a GPU
   bool json = false;
   bool noPreload = false;
 };
