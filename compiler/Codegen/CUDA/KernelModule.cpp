@@ -51,7 +51,12 @@ bool buildKernel(ModuleOp module, const KernelRequest &request, const Target &ta
             (request.length == StepLength::brief ? "short steps" : "steps of any length");
     return false;
   }
-  if (request.kernel.params.count("dtype") && request.kernel.weightType() != WeightType::bf16) {
+  // rope_append has weights with qk-norm alone.
+  auto qkNorm = request.kernel.params.find("qk_norm");
+  bool weightless =
+      request.kernel.role == "rope_append" && qkNorm != request.kernel.params.end() && !qkNorm->second;
+  if (!weightless && request.kernel.params.count("dtype") &&
+      request.kernel.weightType() != WeightType::bf16) {
     error = "weights must be bf16";
     return false;
   }

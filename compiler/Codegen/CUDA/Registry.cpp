@@ -1,4 +1,5 @@
 #include "compiler/Codegen/CUDA/Kernels.h"
+#include "compiler/Codegen/CUDA/PrefillKernels.h"
 
 #include <map>
 
@@ -13,6 +14,16 @@ struct Emitters {
 KernelEmitter kernelEmitter(const std::string &role, StepLength length) {
   static const std::map<std::string, Emitters> table = {
       {"embed", {emitEmbed, emitEmbed}},
+      {"norm_linear", {nullptr, emitGemmNormLinear}},
+      {"linear_residual", {nullptr, emitGemmLinearResidual}},
+      {"gate_up", {nullptr, emitGemmGateUp}},
+      {"rope_append", {nullptr, emitPrefillRopeAppend}},
+      {"attention", {nullptr, emitFlashAttention}},
+      {"route", {nullptr, emitPrefillRoute}},
+      {"moe_plan", {nullptr, emitPrefillMoePlan}},
+      {"experts_gate_up", {nullptr, emitGroupedGateUp}},
+      {"experts_down", {nullptr, emitGroupedDown}},
+      {"combine_residual", {nullptr, emitPrefillCombineResidual}},
   };
   if (KernelEmitter emit = shortKernelEmitter(role); emit && length == StepLength::brief) {
     return emit;
