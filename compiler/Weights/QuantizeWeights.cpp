@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <mutex>
+#include <set>
 #include <thread>
 
 namespace smelt::weights {
@@ -80,7 +81,11 @@ private:
     std::string name = printable(entry.name);
     std::optional<spec::WeightRole> role = spec::weightRoleOf(entry.name);
     if (entry.dtype == "I8" || entry.name.ends_with(scale_suffix)) {
-      return problems.add(fmt::format("'{}' {}: the file is quantised already", name, entry.dtype));
+      if (quantized_files.insert(&file).second) { // once, not for every tensor
+        problems.add(
+            fmt::format("{}: is quantised already, see '{}' {}", file.file.path(), name, entry.dtype));
+      }
+      return;
     }
     if (!role) {
       return problems.add(fmt::format("'{}' is no tensor of a spec; docs/spec.md lists them", name));
@@ -131,6 +136,7 @@ private:
   }
 
   runtime::ProblemList problems;
+  std::set<const WeightFile *> quantized_files;
 };
 
 std::vector<PlacedTensor> outputTensors(const std::vector<Source> &sources) {
