@@ -10,6 +10,7 @@ std::span<const CommandInfo> commandTable() {
       CommandInfo{"diff", "Show the budgets of two models side by side", makeDiffCommand},
       CommandInfo{"import", "Turn a Hugging Face config into a spec", makeImportCommand},
       CommandInfo{"plan", "Derive a looped model with the budgets of a baseline", makePlanCommand},
+      CommandInfo{"latency", "Predict how long a model takes on a named device", makeLatencyCommand},
       CommandInfo{"law", "Ask scaling laws about loss and compute, or fit one", makeLawCommand},
       CommandInfo{"weights", "Write random weights for a spec", makeWeightsCommand},
       CommandInfo{"compile", "Compile a spec to an artifact", makeCompileCommand},

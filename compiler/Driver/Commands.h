@@ -7,6 +7,7 @@ namespace smelt::driver {
 
 std::unique_ptr<Command> makeBudgetCommand();
 std::unique_ptr<Command> makeDiffCommand();
+std::unique_ptr<Command> makeLatencyCommand();
 std::unique_ptr<Command> makeImportCommand();
 std::unique_ptr<Command> makePlanCommand();
 std::unique_ptr<Command> makeLawCommand();

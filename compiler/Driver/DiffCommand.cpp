@@ -3,6 +3,7 @@
 
 #include "compiler/Driver/Console.h"
 #include "compiler/Driver/ContextOptions.h"
+#include "compiler/Driver/LatencyOptions.h"
 #include "compiler/Driver/ModelInput.h"
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,7 @@ public:
         ->required();
     app.add_option("B", second, "The one to compare with it")->type_name("FILE")->required();
     context_options.declare(app);
+    latency_options.declare(app, "latency-");
     app.add_flag("--json", json, "Print one JSON object");
   }
 
@@ -26,14 +28,34 @@ public:
     const budget::Context context = context_options.context();
     const report::CountedModel a = loadCounted(first, context);
     const report::CountedModel b = loadCounted(second, context);
-    printResult(json ? report::diffJson(a, b, context) : report::diffText(a, b, context));
+    const std::vector<report::PredictedStep> steps_a = predictions(a, first);
+    const std::vector<report::PredictedStep> steps_b = predictions(b, second);
+    printResult(json ? report::diffJson(a, b, context, steps_a, steps_b)
+                     : report::diffText(a, b, context, steps_a, steps_b));
     return SMELT_ok;
   }
 
 private:
+  // Nothing without a device. Each model in its own kind of numbers would compare two things at once: both
+  // are in the first one's.
+  std::vector<report::PredictedStep> predictions(const report::CountedModel &model, const std::string &path) {
+    std::vector<report::PredictedStep> steps;
+    if (latency_options.asked()) {
+      if (!stored) {
+        stored = formatOfBytes(model.bytes_per_weight);
+      }
+      for (const planner::LatencyRequest &request : latency_options.requests(*stored)) {
+        steps.push_back(predicted(model.architecture, request, path));
+      }
+    }
+    return steps;
+  }
+
   std::string first;
   std::string second;
   ContextOptions context_options;
+  LatencyOptions latency_options;
+  std::optional<planner::NumberFormat> stored;
   bool json = false;
 };
 

@@ -1,6 +1,7 @@
 #include "compiler/Driver/PlanArguments.h"
 
 #include "compiler/Driver/Options.h"
+#include "compiler/Driver/UserError.h"
 
 #include <charconv>
 #include <optional>
@@ -59,6 +60,7 @@ Lattice latticeOf(const std::string &text) { return text.empty() ? Lattice() : *
 void PlanArguments::declare(CLI::App &app) {
   declareLoop(app);
   declareBudgets(app);
+  declareLatency(app);
   declareShape(app);
   app.add_option("--name", name, "Name of the plan (default: the baseline's with -looped)")
       ->type_name("NAME");
@@ -104,6 +106,29 @@ void PlanArguments::declareBudgets(CLI::App &app) {
   }
 }
 
+void PlanArguments::declareLatency(CLI::App &app) {
+  latency.declare(app, "latency-");
+  app.add_option("--match-latency", latency_target,
+                 "Match the predicted latency, too: its tolerance and weight, or any (default: only told)")
+      ->check(target())
+      ->needs(latency.deviceOption())
+      ->type_name("PART[:WEIGHT]");
+}
+
+std::optional<planner::LatencyRequest> PlanArguments::latencyRequest(planner::NumberFormat stored) const {
+  if (!latency.asked()) {
+    return std::nullopt;
+  }
+  std::vector<planner::LatencyRequest> requests = latency.requests(stored);
+  if (requests.size() > 1) {
+    throw UserError(SMELT_usage,
+                    fmt::format("a plan has one predicted step, not {}: give --latency-batch one number, and "
+                                "--latency-context or --latency-prompt\ntry 'smeltc plan --help'",
+                                requests.size()));
+  }
+  return std::move(requests.front());
+}
+
 void PlanArguments::declareShape(CLI::App &app) {
   app.add_option("--geometry", geometry, "One geometry of heads, or looped layers with KV heads of their own")
       ->transform(choice<planner::Geometry>(
@@ -135,8 +160,9 @@ void PlanArguments::declareShape(CLI::App &app) {
   }
 }
 
-planner::PlanOptions PlanArguments::options() const {
+planner::PlanOptions PlanArguments::options(planner::NumberFormat stored) const {
   planner::PlanOptions options;
+  options.latency = latencyRequest(stored);
   options.spans = spans;
   options.visit_counts = visits;
   options.layers = layers;
@@ -155,11 +181,14 @@ planner::PlanOptions PlanArguments::options() const {
   options.looped_kv_ranks = looped_kv_ranks;
   options.top_k = top_k;
   options.threads = threads;
-  if (!flops_target.empty() || !params_target.empty() || !kv_target.empty()) {
+  if (!flops_target.empty() || !params_target.empty() || !kv_target.empty() || !latency_target.empty()) {
     const auto targetOf = [&](const std::string &text) {
       return text.empty() ? Target{tolerance} : *parseTarget(text);
     };
     options.targets = {targetOf(flops_target), targetOf(params_target), targetOf(kv_target)};
+    if (!latency_target.empty()) {
+      options.targets->latency = *parseTarget(latency_target);
+    }
   }
   return options;
 }

@@ -3,6 +3,7 @@
 
 #include "compiler/Driver/Console.h"
 #include "compiler/Driver/FileOutput.h"
+#include "compiler/Driver/LatencyOptions.h"
 #include "compiler/Driver/ModelInput.h"
 #include "compiler/Driver/Options.h"
 #include "compiler/Driver/PlanArguments.h"
@@ -163,7 +164,7 @@ private:
   }
 
   planner::Plan findPlan() {
-    planner::PlanOptions options = arguments.options();
+    planner::PlanOptions options = arguments.options(storedFormat());
     planner::PlanResult result;
     {
       SearchProgress progress;
@@ -176,6 +177,11 @@ private:
                                          : fmt::format("{}: {}", baseline_path, result.error));
     }
     return std::move(*result.plan);
+  }
+
+  // How the baseline's weights are stored.
+  planner::NumberFormat storedFormat() const {
+    return formatOfBytes(isConfig(baseline_path) ? loadConfig(baseline_path).bytes_per_weight : 0);
   }
 
   std::vector<std::string> outputPaths() const {

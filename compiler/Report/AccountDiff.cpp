@@ -85,12 +85,18 @@ ordered_json modelJson(const CountedModel &model) {
 
 } // namespace
 
-std::string diffText(const CountedModel &a, const CountedModel &b, const budget::Context &context) {
-  return fmt::format("{}{}\nFLOPs with {}\n\n{}\n{}", layersText(a), layersText(b), context.words(),
-                     numbersText(a, b), componentsText(a, b));
+std::string diffText(const CountedModel &a, const CountedModel &b, const budget::Context &context,
+                     const std::vector<PredictedStep> &steps_a, const std::vector<PredictedStep> &steps_b) {
+  std::string text = fmt::format("{}{}\nFLOPs with {}\n\n{}\n{}", layersText(a), layersText(b),
+                                 context.words(), numbersText(a, b), componentsText(a, b));
+  if (!steps_a.empty()) {
+    text += "\n" + latencyDiffText(a.architecture.name, steps_a, b.architecture.name, steps_b);
+  }
+  return text;
 }
 
-std::string diffJson(const CountedModel &a, const CountedModel &b, const budget::Context &context) {
+std::string diffJson(const CountedModel &a, const CountedModel &b, const budget::Context &context,
+                     const std::vector<PredictedStep> &steps_a, const std::vector<PredictedStep> &steps_b) {
   ordered_json json;
   json["context"] = context.text();
   json["a"] = modelJson(a);
@@ -103,6 +109,9 @@ std::string diffJson(const CountedModel &a, const CountedModel &b, const budget:
         left[i].value == 0
             ? (right[i].value == 0 ? ordered_json(0) : ordered_json())
             : ordered_json(static_cast<double>(right[i].value) / static_cast<double>(left[i].value) - 1);
+  }
+  if (!steps_a.empty()) {
+    json["latency"] = latencyDiffJson(steps_a, steps_b);
   }
   return json.dump(2) + "\n";
 }

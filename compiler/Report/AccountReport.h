@@ -4,6 +4,7 @@
 #include "compiler/Budget/Accounting.h"
 #include "compiler/Budget/Conventions.h"
 #include "compiler/Budget/Visits.h"
+#include "compiler/Report/LatencyReport.h"
 
 #include <cstdint>
 #include <optional>
@@ -42,9 +43,14 @@ std::string accountJson(const CountedModel &model, const AccountExtras &extras);
 // run of layers.
 std::vector<std::string> describeLayers(const budget::Architecture &architecture);
 
-// Every number of both with the difference relative to the first.
-std::string diffText(const CountedModel &a, const CountedModel &b, const budget::Context &context);
-// {"a": {...}, "b": {...}, "relative_difference": {...}}.
-std::string diffJson(const CountedModel &a, const CountedModel &b, const budget::Context &context);
+// Every number of both with the difference relative to the first, and the same predicted steps of both, if
+// any.
+std::string diffText(const CountedModel &a, const CountedModel &b, const budget::Context &context,
+                     const std::vector<PredictedStep> &steps_a = {},
+                     const std::vector<PredictedStep> &steps_b = {});
+// {"a": {...}, "b": {...}, "relative_difference": {...}}, and "latency" for steps.
+std::string diffJson(const CountedModel &a, const CountedModel &b, const budget::Context &context,
+                     const std::vector<PredictedStep> &steps_a = {},
+                     const std::vector<PredictedStep> &steps_b = {});
 
 } // namespace smelt::report

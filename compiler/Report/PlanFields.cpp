@@ -16,6 +16,7 @@ constexpr MatchedField matched_fields[] = {
      &planner::Residuals::non_embedding_params},
     {"kv_elements_per_token", "KV elements per token", &budget::Budget::kv_elements_per_token,
      &planner::Residuals::kv_cache},
+    {"predicted_latency", "predicted latency", nullptr, &planner::Residuals::latency},
 };
 
 constexpr ShapeField shape_fields[] = {
@@ -33,7 +34,17 @@ constexpr ShapeField shape_fields[] = {
 
 } // namespace
 
-std::span<const MatchedField> matchedFields() { return matched_fields; }
+std::span<const MatchedField> matchedFields(const planner::Plan &plan) {
+  return std::span(matched_fields).first(plan.latency ? 4 : 3);
+}
+
+std::string picosecondsText(int64_t picoseconds) {
+  return planner::durationText(1e-12 * static_cast<double>(picoseconds));
+}
+
+double tokensPerSecond(const planner::PlanLatency &latency, int64_t picoseconds) {
+  return static_cast<double>(latency.request.step.tokens()) / (1e-12 * static_cast<double>(picoseconds));
+}
 
 std::vector<ShapeField> shapeFields(const Shape &baseline, const planner::Plan &plan) {
   const bool latent = baseline.kv_rank > 0;

@@ -18,11 +18,17 @@ struct ShapeField {
 struct MatchedField {
   const char *key;
   const char *label;
-  int64_t budget::Budget::*value;
+  int64_t budget::Budget::*value; // null for the predicted latency
   double planner::Residuals::*residual;
 };
 
-std::span<const MatchedField> matchedFields();
+// The three budgets, and the predicted latency of a plan that has one.
+std::span<const MatchedField> matchedFields(const planner::Plan &plan);
+
+// "1.16 ms"
+std::string picosecondsText(int64_t picoseconds);
+// Of the predicted step, which takes so long.
+double tokensPerSecond(const planner::PlanLatency &latency, int64_t picoseconds);
 
 // Those that say something about a plan: heads or ranks as the attention has them, the looped KV heads or
 // ranks only where some candidate has its own, top_k only where it changed.

@@ -156,12 +156,15 @@ std::string stackFigure(const planner::Baseline &baseline, const planner::Plan &
 }
 
 std::string budgetFigure(const planner::Baseline &baseline, const planner::Plan &plan) {
-  const std::vector<planner::KnobStep> steps = planner::knobSteps(baseline, plan.pick, plan.attended);
-  const double most = std::max({1.1, 1.05 + steps.front().residuals.worst()});
-  Svg svg(680, 260, "Budgets in % of the baseline's");
+  const std::vector<planner::KnobStep> steps =
+      planner::knobSteps(baseline, plan.pick, plan.attended, plan.latency);
+  const double most = std::max({1.1, 1.05 + steps.front().residuals.worst(),
+                                1.05 + steps.front().residuals.latency, 1.05 + plan.pick.residuals.latency});
+  const std::span<const MatchedField> fields = matchedFields(plan);
+  Svg svg(680, 86 + 58 * static_cast<double>(fields.size()), "Budgets in % of the baseline's");
   const Scale x(0, 100 * most, 190, 600);
   double y = 30;
-  for (const MatchedField &field : matchedFields()) {
+  for (const MatchedField &field : fields) {
     svg.text(180, y + 20, field.label, "end");
     const std::pair<const char *, const planner::Residuals *> bars[] = {{"before", &steps.front().residuals},
                                                                         {"after", &plan.pick.residuals}};

@@ -14,8 +14,8 @@ namespace smelt::report {
 // Baseline and plan as stacks of layers, widths in proportion to hidden_size.
 std::string stackFigure(const planner::Baseline &baseline, const planner::Plan &plan);
 
-// The three budgets of the looped baseline before its shape was matched, and of the plan, in % of the
-// baseline's.
+// The three budgets, and a predicted latency, of the looped baseline before its shape was matched, and of the
+// plan, in % of the baseline's.
 std::string budgetFigure(const planner::Baseline &baseline, const planner::Plan &plan);
 
 // Worst difference against shape distance, shaded by hardware misfit.

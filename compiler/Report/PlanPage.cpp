@@ -1,6 +1,7 @@
 #include "compiler/Report/PlanPage.h"
 
 #include "compiler/Planner/Explain.h"
+#include "compiler/Report/LatencyReport.h"
 #include "compiler/Report/PlanFields.h"
 #include "compiler/Report/PlanFigures.h"
 #include "compiler/Report/PlanPrediction.h"
@@ -77,6 +78,13 @@ std::string lawSection(const planner::Baseline &baseline, const planner::Plan &p
   return section("Scaling laws", content, note);
 }
 
+std::string latencyNote(const planner::Plan &plan) {
+  return plan.latency ? fmt::format("The predicted latency is that of a {} on {}: a roofline, not a "
+                                    "measurement.",
+                                    plan.latency->request.step.words(), requestText(plan.latency->request))
+                      : "";
+}
+
 std::string frontSections(const planner::Plan &plan) {
   if (plan.front.empty()) {
     return "";
@@ -100,12 +108,12 @@ std::string planPage(const planner::Baseline &baseline, const planner::Plan &pla
       name, kStyle, name, escapeHtml(baseline.name()),
       escapeHtml(placementText(plan.placement, plan.pick.visits)), plan.attended.text());
   page += section("Stack", stackFigure(baseline, plan), "Input at the bottom.");
-  page += section("Budgets", budgetFigure(baseline, plan) + budgetsTable(plan).html());
+  page += section("Budgets", budgetFigure(baseline, plan) + budgetsTable(plan).html(), latencyNote(plan));
   page += section("Shape", shapesTable(baseline, plan).html(),
                   "Hardware misfit: factors of two missing in widths, plus per cent of padding.");
   page += section("Why this pick", reasonList(plan));
   page += section("What each knob paid", knobsTable(baseline, plan).html(),
-                  "Changes of the three budgets in % of the baseline's, one knob after another.");
+                  "Changes of the budgets in % of the baseline's, one knob after another.");
   page += frontSections(plan) + lawSection(baseline, plan, tokens);
   return page + "</body>\n</html>\n";
 }

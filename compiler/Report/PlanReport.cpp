@@ -1,6 +1,7 @@
 #include "compiler/Report/PlanReport.h"
 
 #include "compiler/Planner/Explain.h"
+#include "compiler/Report/LatencyReport.h"
 #include "compiler/Report/PlanFields.h"
 #include "compiler/Report/PlanPrediction.h"
 #include "compiler/Report/PlanTables.h"
@@ -34,14 +35,31 @@ ordered_json placementJson(const planner::LoopPlacement &placement) {
   return {{"prelude", placement.prelude}, {"looped", placement.looped}, {"coda", placement.coda}};
 }
 
-ordered_json candidateJson(const planner::Candidate &candidate, const std::vector<ShapeField> &fields) {
+ordered_json latencyJson(const planner::PlanLatency &latency, int64_t picoseconds) {
+  return {{"seconds", 1e-12 * static_cast<double>(picoseconds)},
+          {"tokens_per_second", tokensPerSecond(latency, picoseconds)}};
+}
+
+// "predicted latency: decode of ... on ..., weights in bf16, KV cache in bf16", or "".
+std::string latencyLine(const planner::Plan &plan, std::string_view before, std::string_view after) {
+  return plan.latency
+             ? fmt::format("{}predicted latency: {} on {}; a roofline, not a measurement{}", before,
+                           plan.latency->request.step.words(), requestText(plan.latency->request), after)
+             : "";
+}
+
+ordered_json candidateJson(const planner::Plan &plan, const planner::Candidate &candidate,
+                           const std::vector<ShapeField> &fields) {
   ordered_json json;
   json["name"] = candidate.architecture.name;
   json["shape"] = shapeJson(candidate.shape, fields);
   json["placement"] = placementJson(candidate.placement);
   json["visits"] = candidate.visits;
   json["budget"] = budgetObject(candidate.budget);
-  for (const MatchedField &field : matchedFields()) {
+  if (plan.latency) {
+    json["predicted_latency"] = latencyJson(*plan.latency, candidate.picoseconds);
+  }
+  for (const MatchedField &field : matchedFields(plan)) {
     json["residuals"][field.key] = candidate.residuals.*field.residual;
   }
   json["shape_distance"] = candidate.shape_distance;
@@ -50,11 +68,11 @@ ordered_json candidateJson(const planner::Candidate &candidate, const std::vecto
   return json;
 }
 
-ordered_json candidatesJson(const std::vector<planner::Candidate> &candidates,
+ordered_json candidatesJson(const planner::Plan &plan, const std::vector<planner::Candidate> &candidates,
                             const std::vector<ShapeField> &fields) {
   ordered_json json = ordered_json::array();
   for (const planner::Candidate &candidate : candidates) {
-    json.push_back(candidateJson(candidate, fields));
+    json.push_back(candidateJson(plan, candidate, fields));
   }
   return json;
 }
@@ -90,9 +108,9 @@ std::string predictionText(const planner::Baseline &baseline, const planner::Pla
 } // namespace
 
 std::string planTable(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens) {
-  std::string text =
-      fmt::format("{}\nFLOPs with {} attended positions\n\n{}\n{}", heading(baseline, plan),
-                  plan.attended.text(), budgetsTable(plan).text(), shapesTable(baseline, plan).text());
+  std::string text = fmt::format("{}\nFLOPs with {} attended positions\n{}\n{}\n{}", heading(baseline, plan),
+                                 plan.attended.text(), latencyLine(plan, "", "\n"), budgetsTable(plan).text(),
+                                 shapesTable(baseline, plan).text());
   if (tokens) {
     text += "\n" + predictionText(baseline, plan, tokens, &Table::text, "* ");
   }
@@ -123,9 +141,14 @@ std::string planJson(const planner::Baseline &baseline, const planner::Plan &pla
   json["baseline"] = {{"name", baseline.name()},
                       {"shape", shapeJson(reference, fields)},
                       {"budget", budgetObject(plan.baseline)}};
-  json["pick"] = candidateJson(plan.pick, fields);
-  json["runners_up"] = candidatesJson(plan.runners_up, fields);
-  json["front"] = candidatesJson(plan.front, fields);
+  if (plan.latency) {
+    json["latency"] = requestJson(plan.latency->request);
+    json["latency"].update(stepJson(plan.latency->request.step));
+    json["baseline"]["predicted_latency"] = latencyJson(*plan.latency, plan.latency->baseline_picoseconds);
+  }
+  json["pick"] = candidateJson(plan, plan.pick, fields);
+  json["runners_up"] = candidatesJson(plan, plan.runners_up, fields);
+  json["front"] = candidatesJson(plan, plan.front, fields);
   if (tokens) {
     if (const std::optional<law::PairPrediction> prediction = predictPlan(baseline, plan, *tokens)) {
       json["predicted_loss"] = predictionJson(*prediction, plan);
@@ -136,11 +159,11 @@ std::string planJson(const planner::Baseline &baseline, const planner::Plan &pla
 
 std::string planMarkdown(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens) {
   std::string text = fmt::format(
-      "# {}\n\n{}. FLOPs with {} attended positions.\n\n## Budgets\n\n{}\n## Shape\n\n{}\n## Why this "
+      "# {}\n\n{}. FLOPs with {} attended positions.{}\n\n## Budgets\n\n{}\n## Shape\n\n{}\n## Why this "
       "pick\n\n{}\n## What each knob paid\n\nIn % of the baseline's budgets.\n\n{}",
       plan.pick.architecture.name, heading(baseline, plan), plan.attended.text(),
-      budgetsTable(plan).markdown(), shapesTable(baseline, plan).markdown(), reasonLines(plan, "- "),
-      knobsTable(baseline, plan).markdown());
+      latencyLine(plan, "\n\n", "."), budgetsTable(plan).markdown(), shapesTable(baseline, plan).markdown(),
+      reasonLines(plan, "- "), knobsTable(baseline, plan).markdown());
   if (tokens) {
     text += "\n## Predicted loss\n\n" + predictionText(baseline, plan, tokens, &Table::markdown, "\n- ");
   }

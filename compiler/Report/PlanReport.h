@@ -22,7 +22,8 @@ std::string planExplanation(const planner::Baseline &baseline, const planner::Pl
 
 // One object: "placement", "attended", "baseline", "pick", "runners_up", "front" and, with tokens,
 // "predicted_loss"; models have "name", "shape", "budget" and, against the baseline, "residuals",
-// "shape_distance", "score" and "hardware_misfit".
+// "shape_distance", "score" and "hardware_misfit". With a device, "latency" says what was predicted, and
+// models have "predicted_latency".
 std::string planJson(const planner::Baseline &baseline, const planner::Plan &plan, Tokens tokens = {});
 
 // All of the above as one document.

@@ -3,6 +3,8 @@
 #include "compiler/Planner/Explain.h"
 #include "compiler/Report/PlanFields.h"
 
+#include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <functional>
 
@@ -26,10 +28,19 @@ std::vector<std::string> row(const std::string &label, const std::string &baseli
 Table budgetsTable(const planner::Plan &plan) {
   Table table;
   table.addRow({"", "baseline", "plan", "difference"});
-  for (const MatchedField &field : matchedFields()) {
-    table.addRow({field.label, groupDigits(plan.baseline.*field.value),
-                  groupDigits(plan.pick.budget.*field.value),
-                  signedPercent(plan.pick.residuals.*field.residual)});
+  for (const MatchedField &field : matchedFields(plan)) {
+    const bool counted = field.value != nullptr;
+    table.addRow(
+        {field.label,
+         counted ? groupDigits(plan.baseline.*field.value)
+                 : picosecondsText(plan.latency->baseline_picoseconds),
+         counted ? groupDigits(plan.pick.budget.*field.value) : picosecondsText(plan.pick.picoseconds),
+         signedPercent(plan.pick.residuals.*field.residual)});
+  }
+  if (plan.latency) {
+    table.addRow({"tokens per second",
+                  fmt::format("{:.0f}", tokensPerSecond(*plan.latency, plan.latency->baseline_picoseconds)),
+                  fmt::format("{:.0f}", tokensPerSecond(*plan.latency, plan.pick.picoseconds))});
   }
   table.addRow({"active parameters", groupDigits(plan.baseline.active_params),
                 groupDigits(plan.pick.budget.active_params)});
@@ -53,9 +64,14 @@ Table shapesTable(const planner::Baseline &baseline, const planner::Plan &plan) 
     table.addRow(row(field.label, text(reference, field), plan,
                      [&](const Candidate &candidate) { return text(candidate.shape, field); }));
   }
-  table.addRow(row("worst difference", "", plan, [](const Candidate &candidate) {
-    return fmt::format("{:.2f} %", 100 * candidate.residuals.worst());
+  table.addRow(row("worst difference", "", plan, [&](const Candidate &candidate) {
+    const double latency = plan.targets.askForLatency() ? std::fabs(candidate.residuals.latency) : 0;
+    return fmt::format("{:.2f} %", 100 * std::max(latency, candidate.residuals.worst()));
   }));
+  if (plan.latency) {
+    table.addRow(row("predicted latency", picosecondsText(plan.latency->baseline_picoseconds), plan,
+                     [](const Candidate &candidate) { return picosecondsText(candidate.picoseconds); }));
+  }
   table.addRow(row("shape distance", "", plan, [](const Candidate &candidate) {
     return fmt::format("{:.3f}", candidate.shape_distance);
   }));
@@ -67,6 +83,9 @@ Table shapesTable(const planner::Baseline &baseline, const planner::Plan &plan) 
 Table frontPoints(const planner::Plan &plan) {
   Table table;
   std::vector<std::string> header = {"point", "worst", "distance", "misfit"};
+  if (plan.latency) {
+    header.push_back("latency");
+  }
   const std::vector<ShapeField> fields = shapeFields(plan.pick.shape, plan);
   for (const ShapeField &field : fields) {
     header.push_back(field.label);
@@ -78,6 +97,9 @@ Table frontPoints(const planner::Plan &plan) {
                                       fmt::format("{:.2f} %", 100 * candidate.residuals.worst(plan.targets)),
                                       fmt::format("{:.3f}", candidate.shape_distance),
                                       std::to_string(candidate.fit.misfit())};
+    if (plan.latency) {
+      cells.push_back(picosecondsText(candidate.picoseconds));
+    }
     for (const ShapeField &field : fields) {
       cells.push_back(std::to_string(shapeNumber(candidate.shape, field)));
     }
@@ -88,12 +110,16 @@ Table frontPoints(const planner::Plan &plan) {
 
 Table knobsTable(const planner::Baseline &baseline, const planner::Plan &plan) {
   Table table(2);
-  table.addRow({"knob", "change", "FLOPs", "parameters", "KV cache", "FLOPs so far", "parameters so far",
-                "KV cache so far"});
-  for (const planner::KnobStep &step : planner::knobSteps(baseline, plan.pick, plan.attended)) {
+  table.addRow(plan.latency
+                   ? std::vector<std::string>{"knob", "change", "FLOPs", "parameters", "KV cache", "latency",
+                                              "FLOPs so far", "parameters so far", "KV cache so far",
+                                              "latency so far"}
+                   : std::vector<std::string>{"knob", "change", "FLOPs", "parameters", "KV cache",
+                                              "FLOPs so far", "parameters so far", "KV cache so far"});
+  for (const planner::KnobStep &step : planner::knobSteps(baseline, plan.pick, plan.attended, plan.latency)) {
     std::vector<std::string> cells = {step.knob, step.change};
     for (const planner::Residuals *residuals : {&step.paid, &step.residuals}) {
-      for (const MatchedField &field : matchedFields()) {
+      for (const MatchedField &field : matchedFields(plan)) {
         cells.push_back(signedPercent(residuals->*field.residual));
       }
     }
