@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 
 from engines import Engine
-from shapes import Unsupported
+from shapes import ROOT, Unsupported
 
 HERE = pathlib.Path(__file__).parent
 
@@ -27,7 +27,7 @@ class LlamaCpp:
     def prepare(self, files, name, dtype, shape):
         path = self.gguf(files, name, dtype)
         if not path.exists():
-            source = files.make_weights(name, "bf16" if dtype == "i8" else dtype, shape.spec)
+            source = files.make_weights(name, "bf16" if dtype == "i8" else dtype, ROOT / shape.spec)
             subprocess.run([files.python, HERE / "write_gguf.py", shape.spec, source, path, dtype], check=True)
 
     def command(self, files, name, dtype, shape):
