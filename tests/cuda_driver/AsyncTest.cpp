@@ -101,7 +101,7 @@ TEST_CASE("arrivals that follow a thread's copies") {
 TEST_CASE("a ring of two buffers between a producer and a consumer warp") {
   TestDevice &device = TestDevice::get();
   const TestModule module = device.load(kernelText(
-      ".shared .align 8 .b8 full[16]; .shared .align 8 .b8 empty[16]; .shared .align 4 .b8 box[256]; "
+      ".shared .align 8 .b8 full[16]; .shared .align 8 .b8 empty[16]; .shared .align 16 .b8 box[256]; "
       "ld.param.u64 %rd1, [p0];\n"
       "mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra READY;\n"
       "mbarrier.init.shared.b64 [full], 32; mbarrier.init.shared.b64 [full+8], 32; mbarrier.init.shared.b64 "

@@ -139,6 +139,7 @@ void *TestDevice::symbol(const char *name) const {
 }
 
 TestModule TestDevice::load(std::string_view ptx) {
+  clearError();
   const std::string text(ptx);
   char log[4096] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};

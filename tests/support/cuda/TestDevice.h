@@ -92,7 +92,8 @@ public:
   /// Loads SMELT_CUDA_LIBRARY, or the look-alike of this build, and makes device 0 current. Throws CudaError.
   static TestDevice &get();
 
-  /// Loads a module from PTX text. Throws CudaError with the error log.
+  /// Loads a module from PTX text. Throws CudaError with the error log. On a look-alike it first forgets an
+  /// earlier test's fault.
   TestModule load(std::string_view ptx);
   DeviceBuffer allocate(size_t bytes);
   template <class T> DeviceBuffer upload(const std::vector<T> &values) {

@@ -19,7 +19,8 @@ uint64_t sharedOffset(uint64_t address);
 void arrive(Warp &warp, Mbarrier &barrier, uint64_t offset, int64_t count);
 void completePhase(Cta &cta, Mbarrier &barrier, uint64_t offset);
 
-/// Lets those that wait at an mbarrier look again: its phase is complete, or something can land that was not there.
+/// Lets those that wait at an mbarrier look again: its phase is complete, or something can land that was not
+/// there.
 void wakeWaiters(Cta &cta, uint64_t offset);
 
 } // namespace smelt::emu

@@ -34,7 +34,8 @@ bool happenedBefore(const Stamp &stamp, const Access &now) {
     }
     const auto known = now.warp.foreign->find(stamp.cta);
     // An atomic comes after the fence whose clock was passed on: knowing its CTA at all must do.
-    return known != now.warp.foreign->end() && (stamp.atomic || stamp.clock <= known->second[stamp.thread / kWarpSize]);
+    return known != now.warp.foreign->end() &&
+           (stamp.atomic || stamp.clock <= known->second[stamp.thread / kWarpSize]);
   }
   if (stamp.thread == now.thread) {
     return true;
