@@ -84,29 +84,67 @@ private:
   }
 };
 
+// The smallest residual that any point so far has within a distance and a misfit.
+class Envelope {
+public:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+  void add(const FrontKey &key) {
+    while (static_cast<int64_t>(levels.size()) <= key.misfit) {
+      levels.push_back(levels.empty() ? std::vector<Step>() : levels.back());
+    }
+    for (auto level = levels.begin() + key.misfit; level != levels.end(); ++level) {
+      const auto place = std::lower_bound(level->begin(), level->end(), key.distance, isNearer);
+      if (place != level->begin() && std::prev(place)->residual <= key.residual) {
+        continue;
+      }
+      auto last = place;
+      while (last != level->end() && last->residual >= key.residual) {
+        ++last;
+      }
+      if (last == place && place != level->end() && place->distance == key.distance) {
+        continue;
+      }
+      level->insert(level->erase(place, last), {key.distance, key.residual});
+    }
+  }
+
+  int64_t residual(int64_t distance, int64_t misfit) const {
+    if (misfit < 0 || levels.empty()) {
+      return kNone;
+    }
+    const auto &level = levels[std::min(static_cast<size_t>(misfit), levels.size() - 1)];
+    const auto place = std::lower_bound(level.begin(), level.end(), distance + 1, isNearer);
+    return place == level.begin() ? kNone : std::prev(place)->residual;
+  }
+
+private:
+  // From here on, up to the next step.
+  struct Step {
+    int64_t distance = 0;
+    int64_t residual = 0;
+  };
+  static bool isNearer(const Step &step, int64_t distance) { return step.distance < distance; }
+
+  std::vector<std::vector<Step>> levels; // by misfit: of points with at most that
+};
+
 class Front : public Collector {
 public:
   bool hopeless(const Bound &bound) const override {
     const FrontKey key = frontKey(bound.worst, std::sqrt(bound.squares), bound.misfit);
-    const auto covers = [&](const Entry &entry) { return entry.key.covers(key) && entry.key != key; };
-    // Neighbours mostly fall to the same point.
-    if (last_cover < front.size() && covers(front[last_cover])) {
-      return true;
+    const int64_t least = envelope.residual(key.distance, key.misfit);
+    if (least != key.residual) {
+      return least < key.residual;
     }
-    const auto found = std::find_if(front.begin(), front.end(), covers);
-    last_cover = static_cast<size_t>(found - front.begin());
-    return found != front.end();
+    // As good as the best one: another point than itself must be.
+    return envelope.residual(key.distance - 1, key.misfit) <= key.residual ||
+           envelope.residual(key.distance, key.misfit - 1) <= key.residual;
   }
 
   double room(const Bound &bound) const override {
-    const int64_t distance = frontKey(0, std::sqrt(bound.squares), 0).distance;
-    double room = kUnlimited;
-    for (const Entry &entry : front) {
-      if (entry.key.distance <= distance && entry.key.misfit <= bound.misfit) {
-        room = std::min(room, static_cast<double>(entry.key.residual) * kResidualStep);
-      }
-    }
-    return room;
+    const int64_t least = envelope.residual(frontKey(0, std::sqrt(bound.squares), 0).distance, bound.misfit);
+    return least == Envelope::kNone ? kUnlimited : static_cast<double>(least) * kResidualStep;
   }
 
   void take(const RankedShape &ranked) override {
@@ -118,6 +156,7 @@ public:
     }
     std::erase_if(front, [&](const Entry &entry) { return key.covers(entry.key); });
     front.push_back({key, ranked});
+    envelope.add(key);
   }
 
   std::vector<RankedShape> points() const override {
@@ -139,7 +178,7 @@ private:
     RankedShape ranked;
   };
   std::vector<Entry> front;
-  mutable size_t last_cover = 0;
+  Envelope envelope; // of what is and what was in the front: what was is bettered
 };
 
 } // namespace
