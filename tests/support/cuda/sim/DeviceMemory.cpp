@@ -26,7 +26,6 @@ void *mapZeroed(size_t bytes) {
   if (!pages) {
     throw std::bad_alloc();
   }
-  madvise(pages, bytes, MADV_HUGEPAGE); // only a hint: large shadows are touched from end to end
   return pages;
 }
 
