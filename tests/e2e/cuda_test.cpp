@@ -52,7 +52,7 @@ void compare(const spec::ModelSpec &spec, size_t token_count) {
 
 TEST_CASE("generated specs agree with the interpreter on a GPU") {
   const size_t lengths[] = {1, 9, 17, 33, 20, 12};
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
     compare(generateSpec(seed), lengths[seed % std::size(lengths)]);
   }
 }
@@ -72,20 +72,25 @@ TEST_CASE("loops and straight-line code give the same bits on a GPU") {
 TEST_CASE("a token's logits on a GPU do not depend on the other sequences of the step") {
   const spec::ModelSpec spec = raggedSpec();
   const RuntimeModel model = build(spec, forCuda()).model();
-  const std::vector<int32_t> tokens = randomTokens(spec.vocab_size, 12, 5);
+  // One program for both runs, and one step: more than 8 tokens, at most 16 rows of logits.
+  const std::vector<int32_t> tokens = randomTokens(spec.vocab_size, 9, 5);
   SessionSettings settings = onCuda();
   RuntimeSession alone(model, settings);
   const Logits expected = alone.append(tokens);
   settings.sequences = 3;
   RuntimeSession mixed(model, settings);
   std::vector<PlacedToken> placed;
+  std::vector<size_t> rows;
   for (size_t i = 0; i < tokens.size(); ++i) {
+    rows.push_back(placed.size());
     placed.push_back({2, tokens[i]});
-    placed.push_back({0, tokens[tokens.size() - 1 - i]});
+    if (i % 2 == 0) {
+      placed.push_back({0, tokens[tokens.size() - 1 - i]});
+    }
   }
   const Logits both = mixed.append(placed);
   for (size_t i = 0; i < tokens.size(); ++i) {
     CAPTURE(i);
-    REQUIRE(both.row(2 * i) == expected.row(i));
+    REQUIRE(both.row(rows[i]) == expected.row(i));
   }
 }
