@@ -79,30 +79,68 @@ std::optional<Result<uint64_t>> parseSplat(std::string_view path) {
   return Result<uint64_t>(seed);
 }
 
-Result<SplatWeights> SplatWeights::generate(const artifact::Manifest &manifest, uint64_t seed,
-                                            uint32_t threads) {
-  constexpr uint64_t alignment = 64, piece = 1 << 20; // elements
-  struct Piece {
-    SplatTensor tensor;
-    void *out;
-    uint64_t first, count;
-    bool wide; // f32
-  };
-  struct Work {
-    std::vector<Piece> pieces;
-    std::atomic<size_t> next{0};
-  } work;
-  uint64_t need = 0;
-  auto forEach = [&](const auto &use) {
-    for (const Weight *weight : *manifest.weights()) {
-      for (uint32_t l = 0; l < std::max<uint32_t>(weight->layers(), 1); ++l) {
-        for (uint32_t e = 0; e < std::max<uint32_t>(weight->experts(), 1); ++e) {
-          use(*weight, l, e, (tensorBytes(*weight) + alignment - 1) / alignment * alignment);
-        }
+namespace {
+
+// Elements of one tensor, for one worker at a time.
+struct SplatPiece {
+  SplatTensor tensor;
+  void *out = nullptr; // of the whole tensor
+  uint64_t first = 0, end = 0;
+  bool wide = false; // f32
+
+  void fill() const {
+    for (uint64_t k = first; k < end; ++k) {
+      uint16_t value = splatValue(tensor, uint32_t(k));
+      if (wide) {
+        static_cast<float *>(out)[k] = std::bit_cast<float>(uint32_t(value) << 16);
+      } else {
+        static_cast<uint16_t *>(out)[k] = value;
       }
     }
+  }
+};
+
+Status fillPieces(const std::vector<SplatPiece> &pieces, uint32_t threads) {
+  struct Work {
+    const std::vector<SplatPiece> &pieces;
+    std::atomic<size_t> next{0};
+  } work{pieces};
+  Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(int32_t(threads));
+  if (!pool.ok()) {
+    return pool.takeStatus();
+  }
+  auto run = [](void *context, int32_t, int32_t) {
+    Work &work = *static_cast<Work *>(context);
+    for (size_t i; (i = work.next.fetch_add(1)) < work.pieces.size();) {
+      work.pieces[i].fill();
+    }
   };
-  forEach([&](const Weight &, uint32_t, uint32_t, uint64_t bytes) { need += bytes; });
+  (*pool)->run(run, &work);
+  return success();
+}
+
+// Calls `use` with every tensor of the model: weight, its index, layer, expert, and bytes rounded up.
+template <typename Use> void forEachTensor(const artifact::Manifest &manifest, Use use) {
+  constexpr uint64_t alignment = 64;
+  for (uint32_t i = 0; i < manifest.weights()->size(); ++i) {
+    const Weight &weight = *manifest.weights()->Get(i);
+    uint64_t bytes = (tensorBytes(weight) + alignment - 1) / alignment * alignment;
+    for (uint32_t layer = 0; layer < std::max<uint32_t>(weight.layers(), 1); ++layer) {
+      for (uint32_t expert = 0; expert < std::max<uint32_t>(weight.experts(), 1); ++expert) {
+        use(weight, i, layer, expert, bytes);
+      }
+    }
+  }
+}
+
+} // namespace
+
+Result<SplatWeights> SplatWeights::generate(const artifact::Manifest &manifest, uint64_t seed,
+                                            uint32_t threads) {
+  constexpr uint64_t pieceElements = 1 << 20;
+  uint64_t need = 0;
+  forEachTensor(manifest,
+                [&](const Weight &, uint32_t, uint32_t, uint32_t, uint64_t bytes) { need += bytes; });
   if (uint64_t available = availableMemory(); need > available) {
     return fail(SMELT_memory, fmt::format("splat weights take {}, {} is available", formatBytes(need),
                                           formatBytes(available)));
@@ -113,43 +151,25 @@ Result<SplatWeights> SplatWeights::generate(const artifact::Manifest &manifest, 
   }
   SplatWeights weights;
   weights.memory = std::move(*memory);
+  weights.all.resize(manifest.weights()->size());
+  std::vector<SplatPiece> pieces;
   std::byte *next = weights.memory.data();
-  const Weight *current = nullptr;
-  forEach([&](const Weight &weight, uint32_t layer, uint32_t expert, uint64_t bytes) {
-    if (current != &weight) {
-      current = &weight;
-      weights.all.emplace_back();
-    }
-    weights.all.back().push_back(next);
-    std::string name =
-        expandName(weight.name()->string_view(), uint64_t(weight.first_layer()) + layer, expert);
-    SplatTensor tensor = splatTensor(seed, name, {weight.shape()->data(), weight.shape()->size()});
-    bool wide = weight.dtype() == DType::f32;
-    uint64_t count = tensorBytes(weight) / (wide ? 4 : 2);
-    for (uint64_t first = 0; first < count; first += piece) {
-      work.pieces.push_back({tensor, next, first, std::min(piece, count - first), wide});
-    }
-    next += bytes;
-  });
-  Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(int32_t(threads));
-  if (!pool.ok()) {
-    return pool.takeStatus();
-  }
-  auto fill = [](void *context, int32_t, int32_t) {
-    Work &work = *static_cast<Work *>(context);
-    for (size_t i; (i = work.next.fetch_add(1)) < work.pieces.size();) {
-      const Piece &piece = work.pieces[i];
-      for (uint64_t k = piece.first; k < piece.first + piece.count; ++k) {
-        uint16_t value = splatValue(piece.tensor, uint32_t(k));
-        if (piece.wide) {
-          static_cast<float *>(piece.out)[k] = std::bit_cast<float>(uint32_t(value) << 16);
-        } else {
-          static_cast<uint16_t *>(piece.out)[k] = value;
+  forEachTensor(
+      manifest, [&](const Weight &weight, uint32_t index, uint32_t layer, uint32_t expert, uint64_t bytes) {
+        std::string name =
+            expandName(weight.name()->string_view(), uint64_t(weight.first_layer()) + layer, expert);
+        SplatTensor tensor = splatTensor(seed, name, {weight.shape()->data(), weight.shape()->size()});
+        bool wide = weight.dtype() == DType::f32;
+        uint64_t count = tensorBytes(weight) / (wide ? 4 : 2);
+        for (uint64_t first = 0; first < count; first += pieceElements) {
+          pieces.push_back({tensor, next, first, std::min(first + pieceElements, count), wide});
         }
-      }
-    }
-  };
-  (*pool)->run(fill, &work);
+        weights.all[index].push_back(next);
+        next += bytes;
+      });
+  if (Status status = fillPieces(pieces, threads); !status.ok()) {
+    return status;
+  }
   return weights;
 }
 
