@@ -9,7 +9,7 @@ def roof(entry, row):
     """The least time the machine could take for a row, and which limit that is: the peak of the instruction the code uses, or the
     bandwidth of the memory the weights lie in. Seconds."""
     limits = entry["limits"][-1]
-    dot = entry["dtype"] == "bf16" and entry["isa"] in DOT_VARIANTS
+    dot = entry["dtype"] != "f32" and entry["isa"] in DOT_VARIANTS
     compute = row["flops"] / 1e9 / limits["bf16_gflops" if dot else "fma_gflops"]
     memory = row["bytes"] / 1e9 / limits["l3_read_gbytes" if entry["fits_l3"] else "read_gbytes"]
     if compute > memory:

@@ -115,6 +115,7 @@ class TableTest(unittest.TestCase):
         self.assertEqual(table.roof(self.entry(), row), (1.0, "dot"))
         self.assertEqual(table.roof(self.entry(isa="x86-64-v4"), row), (2.0, "FMA"))
         self.assertEqual(table.roof(self.entry(dtype="f32"), row), (2.0, "FMA"))
+        self.assertEqual(table.roof(self.entry(dtype="i8"), row), (1.0, "dot"))
         self.assertEqual(table.roof(self.entry(), {"flops": 1e9, "bytes": 10e9}), (1.0, "read"))
         self.assertEqual(table.roof(self.entry(fits_l3=True), {"flops": 1e9, "bytes": 10e9}), (0.1, "L3"))
 
