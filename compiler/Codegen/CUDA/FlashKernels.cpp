@@ -185,15 +185,16 @@ void TileKernel::emitTile(Value tile) {
   storeRows(state);
 }
 
-// The queries of the block as bf16 rows in shared memory, zero-padded in both directions.
+// The queries of the block as bf16 rows in shared memory, zero-padded in both directions. A loop, because the
+// addresses of all words, written out, would be kept in registers from tile to tile.
 void TileKernel::loadQueries() {
   Value q = frame.binding(0);
   int64_t words = s.depth / 2, total = QUERY_ROWS * words;
-  constexpr int64_t BATCH = 8; // loads under way together
-  for (int64_t begin = 0; begin < total; begin += BATCH * THREADS) {
+  int64_t batch = s.depth % 32 ? 4 : 8; // loads under way together; divides total / THREADS
+  e.loop(place.thread, e.c(total), batch * THREADS, [&](Value begin) {
     llvm::SmallVector<std::pair<Value, Value>> loaded; // shared address, word
-    for (int64_t i = begin; i < std::min(total, begin + BATCH * THREADS); i += THREADS) {
-      Value index = e.add(place.thread, i);
+    for (int64_t i = 0; i < batch; ++i) {
+      Value index = e.add(begin, i * THREADS);
       Value row = e.div(index, words), word = e.rem(index, words);
       Value valid = e.less(row, rows);
       if (s.depth != s.head_dim) {
@@ -204,8 +205,8 @@ void TileKernel::loadQueries() {
       if (s.group % s.heads) { // the last chunk of heads is not full
         head = e.min(head, e.sub(e.mul(e.add(kvHead, 1), s.group), 1));
       }
-      Value offset = wideAdd(e, wideMul(e, token, s.query_heads * s.head_dim),
-                             e.add(e.mul(head, s.head_dim), e.mul(safeWord, 2)));
+      Value column = e.add(e.mul(head, s.head_dim), e.mul(safeWord, 2));
+      Value offset = wideAdd(e, wideMul(e, token, s.query_heads * s.head_dim), column);
       Value pair = e.load(vectorType(e, e.f32(), 2), e.at(q, e.f32(), offset), 8);
       Value packed = e.packBf16(lane(e, pair, 0), lane(e, pair, 1));
       loaded.push_back({bytes(e, shared, e.add(e.mul(row, s.keyStride()), e.mul(word, 4))),
@@ -214,7 +215,7 @@ void TileKernel::loadQueries() {
     for (auto [address, word] : loaded) {
       e.store(word, address, 4);
     }
-  }
+  });
 }
 
 // Rows keys * index and on of a cache slot, 16 bytes at a time; zeros past the last position and past the

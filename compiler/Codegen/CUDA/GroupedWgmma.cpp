@@ -330,9 +330,9 @@ void WgmmaKernel::consumeUnit(const Unit &unit, Cursor start) {
       if (tail() && whole) {
         sums = multiplyStage({state[2], state[3]}, sums, tokens, tail() / 16, tail() / 8);
       } else if (tail()) {
-        // ptxas wants sums that come round a loop, or it adds waits of its own; the bound hides that it is
-        // one.
-        sums = e.loop(e.c(0), e.min(unit.slots, 1), e.c(1), sums, [&](Value, ValueRange carried) {
+        // ptxas adds waits of its own unless the sums come round a loop; LLVM must not see that it is none.
+        Value once = e.asmPtx("mov.b32 $0, 1;", "=r", {}, {e.i32()})[0];
+        sums = e.loop(e.c(0), once, e.c(1), sums, [&](Value, ValueRange carried) {
           return multiplyStage(start, carried, tokens, tail() / 16, tail() / 8);
         });
       }

@@ -90,3 +90,9 @@ TEST_CASE("experts of many tokens: odd sizes, experts without rows, tiles of eve
     check({24, 20, 2, 1}, 150, 1, chip); // more slots than a tile holds
   }
 }
+
+TEST_CASE("experts of many tokens: the shape of a 1.6B model's", "[cuda]") {
+  for (const std::string &chip : testedChips()) {
+    check({1848, 616, 2, 1}, 10, 0, chip);
+  }
+}
