@@ -353,7 +353,8 @@ void emitAttentionShort(KernelBuilder &kernel) {
                     .y = {.fixed = 0, .per_position = 1, .divisor = SPAN, .limit = shapes.splits},
                     .z = {.fixed = 0, .per_token = 1},
                     .threads = THREADS,
-                    .min_blocks = 2};
+                    // Rows as long as a warp's load take more registers.
+                    .min_blocks = shapes.lanes < WARP ? 2 : 1};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) { Attention(e, frame, shapes).emit(); });
 }
 

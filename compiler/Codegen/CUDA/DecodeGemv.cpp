@@ -8,12 +8,12 @@ namespace smelt::codegen::cuda {
 
 namespace {
 
-constexpr int64_t CHUNK = 8;             // columns of a load: 16 bytes
-constexpr int64_t STEP = WARP * CHUNK;   // columns of a step
-constexpr int64_t LOADS = 8;             // in flight, of a lane
-constexpr int64_t STAGED_STEPS = 32;     // tokens x steps in shared memory at once, 32 KiB
-constexpr int64_t MOST_STAGED_STEPS = 8; // per token
-constexpr int64_t STAGE_BATCH = 8;       // loads of a thread before it stores the first
+constexpr int64_t CHUNK = 8;           // columns of a load: 16 bytes
+constexpr int64_t STEP = WARP * CHUNK; // columns of a step
+constexpr int64_t LOADS = 8;           // in flight, of a lane
+constexpr int64_t GROUP = 4;           // tokens multiplied at once; more take turns
+constexpr int64_t STAGED_STEPS = 8;    // of each of these, in shared memory at once: 32 KiB
+constexpr int64_t STAGE_BATCH = 4;     // loads of a thread before it stores the first
 // Activations of a step lie in two planes, the even and the odd quads of columns, so that the 16-byte reads
 // of neighbouring lanes are contiguous; the skew puts the planes on different banks for the writes.
 constexpr int64_t PLANE_SKEW = 64;
@@ -21,27 +21,20 @@ constexpr int64_t STRAIGHT_BLOCKS = 2; // blocks of columns unrolled rather than
 
 } // namespace
 
-int64_t gemvWarps(int64_t groups) { return groups >= 1024 ? 8 : 4; }
-
+// Kernels leave the number of registers to ptxas (about 150): under a bound it fetches just as far ahead, and
+// spills. 3 blocks of 4 warps fit a multiprocessor then, enough with 8 loads of each lane in flight.
 Gemv::Gemv(Emitter &e, StageFrame &frame, const GemvShape &shape, const GemvInput &input)
     : e(e), shape(shape), input(input) {
-  int64_t bytes = 0;
-  for (int64_t n = 1; n <= SHORT_STEP_TOKENS; n *= 2) {
-    bytes = std::max(bytes, n * 2 * planeBytes(n));
-  }
-  staged = frame.shared(bytes, 128);
+  staged = frame.shared(GROUP * 2 * planeBytes(), 128);
   if (input.norm) {
     squaresBase = frame.shared(4 * shape.warps * SHORT_STEP_TOKENS);
   }
 }
 
 int64_t Gemv::steps() const { return (rowStride(shape.in) + STEP - 1) / STEP; }
-int64_t Gemv::stepsPerBlock(int64_t n) const {
-  return std::min({MOST_STAGED_STEPS, STAGED_STEPS / n, steps()});
-}
-int64_t Gemv::blockCount(int64_t n) const { return (steps() + stepsPerBlock(n) - 1) / stepsPerBlock(n); }
+int64_t Gemv::stepsPerBlock() const { return std::min(STAGED_STEPS, steps()); }
 int64_t Gemv::depth() const { return std::clamp<int64_t>(LOADS / shape.rows, 1, steps()); }
-int64_t Gemv::planeBytes(int64_t n) const { return stepsPerBlock(n) * STEP * 4 / 2 + PLANE_SKEW; }
+int64_t Gemv::planeBytes() const { return stepsPerBlock() * STEP * 4 / 2 + PLANE_SKEW; }
 
 Values Gemv::forTokenCount(const std::function<Values(int64_t n)> &body) {
   std::function<Values(int64_t)> atMost = [&](int64_t n) {
@@ -58,15 +51,17 @@ Value Gemv::xRow(Value token) {
   return e.row(input.x, e.f32(), row, shape.in);
 }
 
-// One step of every row. `knownStep` is the step's number where the compiler knows it, else -1.
-Values Gemv::loadStep(ValueRange rows, Value step, int64_t knownStep) {
+// Step first + step of every row. `known` is that number where the compiler knows it, else -1.
+Values Gemv::loadStep(ValueRange rows, Value first, int64_t step, int64_t known) {
   int64_t chunks = rowStride(shape.in) / CHUNK;
-  Value chunk = e.add(e.mul(step, WARP), e.lane());
-  bool whole = knownStep >= 0 && (knownStep + 1) * WARP <= chunks;
+  bool whole = known >= 0 && (known + 1) * WARP <= chunks;
+  Value chunk = e.add(e.mul(first, WARP), e.lane());
   Values words;
   for (Value row : rows) {
     Value address = e.at(row, e.bf16(), e.mul(chunk, CHUNK));
-    words.append(whole ? e.stream(address) : e.streamIf(e.less(chunk, chunks), address));
+    int64_t offset = step * STEP * 2;
+    words.append(whole ? e.stream(address, offset)
+                       : e.streamIf(e.less(chunk, chunks - step * WARP), address, offset));
   }
   return words;
 }
@@ -74,22 +69,22 @@ Values Gemv::loadStep(ValueRange rows, Value step, int64_t knownStep) {
 Values Gemv::prefetch(ValueRange rows) {
   Values ring;
   for (int64_t step = 0; step < depth(); ++step) {
-    ring.append(loadStep(rows, e.c(step), step));
+    ring.append(loadStep(rows, e.c(0), step, step));
   }
   return ring;
 }
 
 // Brings columns [firstStep, firstStep + count) of n tokens to shared memory, zeros beyond the row's end, and
 // adds their squares up by thread. `whole`: the columns all exist.
-void Gemv::stage(int64_t n, Value firstStep, int64_t count, bool whole, Values &squares) {
+void Gemv::stage(int64_t n, int64_t firstToken, Value firstStep, int64_t count, bool whole, Values &squares) {
   int64_t width = shape.in % 4 == 0 ? 4 : 1; // columns of a load
   int64_t items = count * STEP / width;      // of a token
-  whole = whole && items % shape.threads() == 0;
+  bool idle = items % shape.threads() != 0;  // some threads have nothing to bring in the last turn
   Type type = width == 4 ? e.vec(e.f32(), 4) : e.f32();
   Value thread = e.thread(), firstColumn = e.mul(firstStep, STEP), last = e.sub(input.tokens, 1);
   Values rows;
   for (int64_t t = 0; t < n; ++t) {
-    rows.push_back(xRow(e.min(e.c(t), last)));
+    rows.push_back(xRow(e.min(e.c(firstToken + t), last)));
   }
   struct Item {
     int64_t token;
@@ -99,8 +94,8 @@ void Gemv::stage(int64_t n, Value firstStep, int64_t count, bool whole, Values &
   auto flush = [&] {
     for (Item &item : batch) {
       Value quad = width == 4 ? item.index : e.div(item.index, 4);
-      Value offset = e.add(e.mul(e.andi(quad, 1), planeBytes(n)), e.mul(e.shr(quad, 1), 16));
-      offset = e.add(offset, item.token * 2 * planeBytes(n));
+      Value offset = e.add(e.mul(e.andi(quad, 1), planeBytes()), e.mul(e.shr(quad, 1), 16));
+      offset = e.add(offset, item.token * 2 * planeBytes());
       if (width == 1) {
         offset = e.add(offset, e.mul(e.andi(item.index, 3), 4));
       }
@@ -116,7 +111,7 @@ void Gemv::stage(int64_t n, Value firstStep, int64_t count, bool whole, Values &
       }
       Value address = e.at(staged, e.builder.getI8Type(), offset);
       auto put = [&] { e.store(width == 4 ? e.vectorOf(scaled) : scaled[0], address, 4 * width); };
-      if (items % shape.threads()) {
+      if (idle) {
         e.when(e.less(item.index, items), put);
       } else {
         put();
@@ -128,8 +123,8 @@ void Gemv::stage(int64_t n, Value firstStep, int64_t count, bool whole, Values &
     Value index = e.add(thread, begin);
     Value column = e.add(firstColumn, e.mul(index, width));
     Value valid;
-    if (!whole) {
-      valid = e.less(column, shape.in);
+    if (!whole || idle) {
+      valid = e.both(e.less(column, shape.in), e.less(index, items));
       column = e.min(column, shape.in - width);
     }
     Value weight;
@@ -148,7 +143,7 @@ void Gemv::stage(int64_t n, Value firstStep, int64_t count, bool whole, Values &
   flush();
 }
 
-void Gemv::storeSquares(int64_t n, ValueRange squares) {
+void Gemv::storeSquares(int64_t n, int64_t firstToken, ValueRange squares) {
   Values sums;
   for (int64_t t = 0; t < n; ++t) {
     sums.push_back(e.warpSum(squares[t]));
@@ -156,7 +151,7 @@ void Gemv::storeSquares(int64_t n, ValueRange squares) {
   Value base = e.at(squaresBase, e.f32(), e.mul(e.warp(), SHORT_STEP_TOKENS));
   e.when(e.equal(e.lane(), 0), [&] {
     for (int64_t t = 0; t < n; ++t) {
-      e.storeF32(sums[t], base, e.c(t));
+      e.storeF32(sums[t], base, e.c(firstToken + t));
     }
   });
 }
@@ -181,7 +176,7 @@ void Gemv::accumulate(int64_t n, int64_t stepInBlock, ValueRange words, Values &
       }
     }
     for (int64_t t = 0; t < n; ++t) {
-      int64_t offset = t * 2 * planeBytes(n) + half * planeBytes(n) + stepInBlock * WARP * 16;
+      int64_t offset = t * 2 * planeBytes() + half * planeBytes() + stepInBlock * WARP * 16;
       Value x = e.load(quad, e.at(mine, byte, offset), 16);
       for (int64_t i = 0; i < 4; ++i) {
         for (int64_t r = 0; r < shape.rows; ++r) {
@@ -193,22 +188,40 @@ void Gemv::accumulate(int64_t n, int64_t stepInBlock, ValueRange words, Values &
   }
 }
 
-Values Gemv::reduce(int64_t n, ValueRange sums) {
+Values Gemv::reduce(int64_t n, int64_t firstToken, ValueRange sums) {
   Values results;
-  Value inverse = input.norm ? inverseRms(laneToken()) : Value();
+  // Lanes of tokens that are yet to come take one whose squares are known.
+  Value token = e.min(laneToken(), firstToken + n - 1);
+  Value inverse = input.norm ? inverseRms(token) : Value();
   for (int64_t r = 0; r < shape.rows; ++r) {
     Value mine;
     for (int64_t t = n - 1; t >= 0; --t) {
       Value sum = e.warpSum(sums[r * n + t]);
-      mine = mine ? e.select(e.equal(e.lane(), t), sum, mine) : sum;
+      mine = mine ? e.select(e.equal(e.lane(), firstToken + t), sum, mine) : sum;
     }
     results.push_back(inverse ? e.mulf(mine, inverse) : mine);
   }
   return results;
 }
 
+bool Gemv::staysStaged(int64_t n) const { return n <= GROUP && steps() <= stepsPerBlock(); }
+
 Values Gemv::multiply(int64_t n, ValueRange rows, Values ring, bool restage) {
-  int64_t total = steps(), perBlock = stepsPerBlock(n), blocks = blockCount(n), words = 4 * shape.rows;
+  if (n <= GROUP) {
+    return multiplyGroup(n, 0, rows, ring, restage, restage && staysStaged(n));
+  }
+  // The rows are read again for the second half of the tokens; they come from the cache then.
+  Values results = multiplyGroup(GROUP, 0, rows, ring, restage, false);
+  Values others = multiplyGroup(GROUP, GROUP, rows, prefetch(rows), true, false);
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    results[r] = e.select(e.less(e.lane(), GROUP), results[r], others[r]);
+  }
+  return results;
+}
+
+Values Gemv::multiplyGroup(int64_t n, int64_t firstToken, ValueRange rows, Values ring, bool again,
+                           bool reuse) {
+  int64_t total = steps(), perBlock = stepsPerBlock(), words = 4 * shape.rows;
   Values sums(shape.rows * n, e.f(0)), squares(n, e.f(0));
 
   // Multiplies `count` staged steps, of which the first has the number `first`; `known` is that number, or
@@ -219,7 +232,8 @@ Values Gemv::multiply(int64_t n, ValueRange rows, Values ring, bool restage) {
       Values current(slot, slot + words);
       int64_t next = known + j + depth();
       if (more || next < total) {
-        Values loaded = loadStep(rows, e.add(first, j + depth()), more ? -1 : next);
+        // Where the number is known it is the offset, from the start of the row.
+        Values loaded = more ? loadStep(rows, first, j + depth(), -1) : loadStep(rows, e.c(0), next, next);
         std::copy(loaded.begin(), loaded.end(), slot);
       }
       accumulate(n, j, current, sums);
@@ -229,18 +243,16 @@ Values Gemv::multiply(int64_t n, ValueRange rows, Values ring, bool restage) {
     if (again) {
       e.barrier(); // the block before has been read
     }
-    stage(n, first, count, whole, squares);
+    stage(n, firstToken, first, count, whole, squares);
     if (last && input.norm) {
-      storeSquares(n, squares);
+      storeSquares(n, firstToken, squares);
     }
     e.barrier();
   };
 
   int64_t begin = 0;
-  if (blocks > STRAIGHT_BLOCKS) {
-    // So many blocks an iteration that it starts where the ring does.
-    int64_t perIteration = perBlock * std::max<int64_t>(1, depth() / perBlock);
-    begin = (total - 1) / perIteration * perIteration;
+  if (total > STRAIGHT_BLOCKS * perBlock) {
+    begin = (total - 1) / perBlock * perBlock;
     auto pack = [&] {
       Values all(sums);
       all.append(squares);
@@ -255,25 +267,23 @@ Values Gemv::multiply(int64_t n, ValueRange rows, Values ring, bool restage) {
         }
       }
     };
-    unpack(e.loop(e.c(0), e.c(begin), e.c(perIteration), pack(), [&](Value first, ValueRange in) {
+    static_assert(STAGED_STEPS % LOADS == 0, "an iteration starts where the ring does");
+    unpack(e.loop(e.c(0), e.c(begin), e.c(perBlock), pack(), [&](Value first, ValueRange in) {
       unpack(in);
-      for (int64_t step = 0; step < perIteration; step += perBlock) {
-        Value start = e.add(first, step);
-        stageBlock(start, perBlock, true, true, false);
-        multiplyBlock(start, step, perBlock, true);
-      }
+      stageBlock(first, perBlock, true, true, false);
+      multiplyBlock(first, 0, perBlock, true);
       return pack();
     }));
   }
   for (int64_t first = begin; first < total; first += perBlock) {
     int64_t count = std::min(perBlock, total - first);
-    if (first > 0 || !restage || !staysStaged(n)) {
+    if (!reuse) {
       bool whole = (first + count) * STEP <= shape.in;
-      stageBlock(e.c(first), count, whole, first > 0 || restage, first + count == total);
+      stageBlock(e.c(first), count, whole, first > 0 || again, first + count == total);
     }
     multiplyBlock(e.c(first), first, count, false);
   }
-  return reduce(n, sums);
+  return reduce(n, firstToken, sums);
 }
 
 } // namespace smelt::codegen::cuda

@@ -3,9 +3,9 @@
 // A warp owns a few rows of the matrix and reads them once, for all tokens: a step is 32 lanes x 8 columns,
 // 512 contiguous bytes of a row, and 8 loads of a lane are in flight at any time, the first ones before the
 // activations are looked at. These are f32 in shared memory, staged by the whole block, one block of columns
-// after another where a row is long. Code is specialised for 1, 2, 4 and 8 tokens; a token's result is the
-// same to the last bit in all four, since the columns of a lane, and the order it adds them in, do not depend
-// on it.
+// after another where a row is long. Code is specialised for 1, 2 and 4 tokens; more take two turns. A
+// token's result is the same to the last bit in all of them, since the columns of a lane, and the order it
+// adds them in, do not depend on the number of tokens.
 #pragma once
 
 #include "compiler/Codegen/CUDA/Kernels.h"
@@ -15,11 +15,9 @@ namespace smelt::codegen::cuda {
 struct GemvShape {
   int64_t in = 0;    // columns
   int64_t rows = 1;  // that a warp multiplies at once
-  int64_t warps = 8; // of a block, which all multiply the same activations
+  int64_t warps = 4; // of a block, which all multiply the same activations
 
   int64_t threads() const { return warps * WARP; }
-  // Blocks of a multiprocessor: 16 warps hide memory's latency with what each has in flight.
-  int64_t minBlocks() const { return 16 / warps; }
 };
 
 // The activations, f32[tokens, in].
@@ -54,7 +52,7 @@ public:
     return forTokenCount([&](int64_t n) { return multiply(n, rows, ring); });
   }
   // Whether multiply() has nothing left to stage after the first time.
-  bool staysStaged(int64_t n) const { return blockCount(n) == 1; }
+  bool staysStaged(int64_t n) const;
 
   // The token whose results this lane takes (the last one in lanes beyond), and whether it has one of its
   // own.
@@ -64,17 +62,19 @@ public:
   Value inverseRms(Value token);
 
 private:
-  int64_t steps() const;                  // of a row
-  int64_t stepsPerBlock(int64_t n) const; // of staged columns
-  int64_t blockCount(int64_t n) const;
-  int64_t depth() const; // steps of every row in flight
-  int64_t planeBytes(int64_t n) const;
+  int64_t steps() const;         // of a row
+  int64_t stepsPerBlock() const; // of staged columns
+  int64_t depth() const;         // steps of every row in flight
+  int64_t planeBytes() const;
   Value xRow(Value token);
-  Values loadStep(ValueRange rows, Value step, int64_t knownStep);
-  void stage(int64_t n, Value firstStep, int64_t count, bool whole, Values &squares);
-  void storeSquares(int64_t n, ValueRange squares);
+  Values loadStep(ValueRange rows, Value first, int64_t step, int64_t known);
+  // multiply() of tokens firstToken to firstToken + n - 1, n at most GROUP.
+  // `again`: something was staged before. `reuse`: what is staged is what is wanted.
+  Values multiplyGroup(int64_t n, int64_t firstToken, ValueRange rows, Values ring, bool again, bool reuse);
+  void stage(int64_t n, int64_t firstToken, Value firstStep, int64_t count, bool whole, Values &squares);
+  void storeSquares(int64_t n, int64_t firstToken, ValueRange squares);
   void accumulate(int64_t n, int64_t stepInBlock, ValueRange words, Values &sums);
-  Values reduce(int64_t n, ValueRange sums);
+  Values reduce(int64_t n, int64_t firstToken, ValueRange sums);
 
   Emitter &e;
   GemvShape shape;
@@ -85,8 +85,5 @@ private:
 // The normalised activations themselves, f32[tokens, in]: every block of a one-dimensional grid writes a
 // share. After multiply(); without gather.
 void storeNormalised(Emitter &e, Gemv &gemv, const GemvInput &input, int64_t in, int64_t threads, Value out);
-
-// Warps of a block for so many groups of rows: enough blocks for every multiprocessor before full ones.
-int64_t gemvWarps(int64_t groups);
 
 } // namespace smelt::codegen::cuda

@@ -9,7 +9,7 @@ namespace smelt::codegen::cuda {
 namespace {
 
 // Rows a warp multiplies at once: one while the matrix hardly fills the device, more to reuse activations.
-int64_t rowsPerWarp(int64_t rows) { return rows <= 4096 ? 1 : rows <= 32768 ? 2 : 4; }
+int64_t rowsPerWarp(int64_t rows) { return rows <= 1024 ? 1 : rows <= 16384 ? 2 : 4; }
 
 // One of the matrices a kernel multiplies by: its groups of rows follow those of the matrix before.
 struct Matrix {
@@ -59,10 +59,8 @@ void emitNormLinearShort(KernelBuilder &kernel) {
   }
   unsigned out = next++;
   kernel.parameters(next, 2);
-  shape.warps = gemvWarps(groups);
 
-  StageShape launch{
-      .x = gridOf(groups, shape.warps), .threads = shape.threads(), .min_blocks = shape.minBlocks()};
+  StageShape launch{.x = gridOf(groups, shape.warps), .threads = shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
     Value tokens = frame.constantInt(0);
     GemvInput input{.x = frame.binding(0), .tokens = tokens};
@@ -123,10 +121,8 @@ void emitLinearResidualShort(KernelBuilder &kernel) {
   int64_t in = kernel.param("in"), out = kernel.param("out");
   GemvShape shape{.in = in, .rows = rowsPerWarp(out)};
   int64_t groups = (out + shape.rows - 1) / shape.rows;
-  shape.warps = gemvWarps(groups);
   kernel.parameters(4, 2);
-  StageShape launch{
-      .x = gridOf(groups, shape.warps), .threads = shape.threads(), .min_blocks = shape.minBlocks()};
+  StageShape launch{.x = gridOf(groups, shape.warps), .threads = shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
     GemvInput input{.x = frame.binding(0), .tokens = frame.constantInt(0)};
     Gemv gemv(e, frame, shape, input);
@@ -158,11 +154,9 @@ void emitGateUpShort(KernelBuilder &kernel) {
   int64_t features = rowsPerWarp(2 * out) > 1 ? 2 : 1; // of a warp: a gate row and an up row each
   GemvShape shape{.in = in, .rows = 2 * features};
   int64_t groups = (out + features - 1) / features;
-  shape.warps = gemvWarps(groups);
   unsigned gate = norm ? 2 : 1;
   kernel.parameters(gate + 3, 2);
-  StageShape launch{
-      .x = gridOf(groups, shape.warps), .threads = shape.threads(), .min_blocks = shape.minBlocks()};
+  StageShape launch{.x = gridOf(groups, shape.warps), .threads = shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
     GemvInput input{.x = frame.binding(0), .tokens = frame.constantInt(0)};
     if (norm) {

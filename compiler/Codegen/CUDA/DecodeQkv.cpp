@@ -106,10 +106,8 @@ GemvInput inputOf(StageFrame &frame) {
 // A pair of rows a warp.
 void emitPairs(KernelBuilder &kernel, const Qkv &s) {
   int64_t pairs = s.heads() * s.half();
-  GemvShape shape{.in = s.in, .rows = 2, .warps = gemvWarps(pairs)};
-  StageShape launch{.x = {.fixed = pairs, .divisor = shape.warps},
-                    .threads = shape.threads(),
-                    .min_blocks = shape.minBlocks()};
+  GemvShape shape{.in = s.in, .rows = 2};
+  StageShape launch{.x = {.fixed = pairs, .divisor = shape.warps}, .threads = shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
     Gemv gemv(e, frame, shape, inputOf(frame));
     Value number = e.add(e.mul(e.block(0), shape.warps), e.warp());
@@ -137,10 +135,10 @@ void emitPairs(KernelBuilder &kernel, const Qkv &s) {
 
 // A block a head, whose rows meet in shared memory, because the norm of a head needs all of them.
 void emitHeads(KernelBuilder &kernel, const Qkv &s) {
-  constexpr int64_t pairsAtOnce = 2;
+  constexpr int64_t pairsAtOnce = 1;
   GemvShape shape{.in = s.in, .rows = 2 * pairsAtOnce, .warps = 8};
   int64_t perRound = shape.warps * pairsAtOnce, rounds = (s.half() + perRound - 1) / perRound;
-  StageShape launch{.x = {.fixed = s.heads()}, .threads = shape.threads(), .min_blocks = shape.minBlocks()};
+  StageShape launch{.x = {.fixed = s.heads()}, .threads = shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
     Gemv gemv(e, frame, shape, inputOf(frame));
     Value rows = frame.shared(4 * SHORT_STEP_TOKENS * s.dim);

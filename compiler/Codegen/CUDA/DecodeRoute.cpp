@@ -14,12 +14,10 @@ constexpr int64_t KEY_BYTES = 32 << 10; // shared memory for the choice, unless 
 void emitNormRoute(KernelBuilder &kernel) {
   int64_t in = kernel.param("in");
   Routing routing(kernel);
-  GemvShape shape{.in = in, .rows = 1, .warps = gemvWarps(routing.experts)};
+  GemvShape shape{.in = in, .rows = 1};
   kernel.parameters(6, 2);
   kernel.result.scratch.per_token = 4 * routing.experts; // logits
-  StageShape launch{.x = {.fixed = routing.experts, .divisor = shape.warps},
-                    .threads = shape.threads(),
-                    .min_blocks = shape.minBlocks()};
+  StageShape launch{.x = {.fixed = routing.experts, .divisor = shape.warps}, .threads = shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
     Value tokens = frame.constantInt(0), logits = frame.scratch();
     GemvInput input{

@@ -146,14 +146,16 @@ Values Emitter::asmPtx(StringRef text, StringRef constraints, ValueRange operand
   return values;
 }
 
-Values Emitter::stream(Value address) {
-  return asmPtx("ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,l", address,
-                {i32(), i32(), i32(), i32()});
+Values Emitter::stream(Value address, int64_t byteOffset) {
+  std::string load =
+      "ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4+" + std::to_string(byteOffset) + "];";
+  return asmPtx(load, "=r,=r,=r,=r,l", address, {i32(), i32(), i32(), i32()});
 }
-Values Emitter::streamIf(Value predicate, Value address) {
-  return asmPtx("mov.b32 $0, 0;\n\tmov.b32 $1, 0;\n\tmov.b32 $2, 0;\n\tmov.b32 $3, 0;\n\t"
-                "@$5 ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];",
-                "=&r,=&r,=&r,=&r,l,b", {address, predicate}, {i32(), i32(), i32(), i32()});
+Values Emitter::streamIf(Value predicate, Value address, int64_t byteOffset) {
+  std::string load = "mov.b32 $0, 0;\n\tmov.b32 $1, 0;\n\tmov.b32 $2, 0;\n\tmov.b32 $3, 0;\n\t"
+                     "@$5 ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4+" +
+                     std::to_string(byteOffset) + "];";
+  return asmPtx(load, "=&r,=&r,=&r,=&r,l,b", {address, predicate}, {i32(), i32(), i32(), i32()});
 }
 
 Value Emitter::thread() { return NVVM::ThreadIdXOp::create(builder, loc, i32()); }

@@ -131,9 +131,10 @@ public:
   Value readBf16(Value base, Value index); // to f32
   void storeF32(Value value, Value base, Value index) { store(value, at(base, f32(), index), 4); }
   // Four words of a stream that is read once: ld.global.nc, 16 bytes, kept out of L1. It stays where it is
-  // written, before barriers that follow. With a predicate, zeros and no access where it is false.
-  Values stream(Value address);
-  Values streamIf(Value predicate, Value address);
+  // written, before barriers that follow. The offset is part of the instruction, so that loads at constant
+  // distances share one address register. With a predicate, zeros and no access where it is false.
+  Values stream(Value address, int64_t byteOffset = 0);
+  Values streamIf(Value predicate, Value address, int64_t byteOffset = 0);
 
   // Threads.
   Value thread(); // threadIdx.x

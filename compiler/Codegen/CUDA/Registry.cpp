@@ -17,7 +17,7 @@ KernelEmitter kernelEmitter(const std::string &role, StepLength length) {
       {"norm_linear", {nullptr, emitGemmNormLinear}},
       {"linear_residual", {nullptr, emitGemmLinearResidual}},
       {"gate_up", {nullptr, emitGemmGateUp}},
-      {"rope_append", {nullptr, emitPrefillRopeAppend}},
+      {"rope_append", {emitPrefillRopeAppend, emitPrefillRopeAppend}},
       {"attention", {nullptr, emitFlashAttention}},
       {"route", {nullptr, emitPrefillRoute}},
       {"moe_plan", {nullptr, emitPrefillMoePlan}},

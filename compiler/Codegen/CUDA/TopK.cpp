@@ -79,15 +79,11 @@ void emitTopK(Emitter &e, const Routing &routing, Value logits, Value indices, V
     Value key = e.warpMaxUnsigned(in[0]);
     Value winner = e.warpMinUnsigned(e.select(e.equal(in[0], key), in[1], e.c(-1)));
     Value value = numerator(logitOf(e, key));
-    Values out = e.choose(
-        e.equal(in[1], winner),
-        [&] {
-          e.store(e.c(0), e.at(keys, e.i32(), winner), 4);
-          return overExperts(e, routing.experts, nothing, [&](Value expert, ValueRange best) {
-            return better(e, e.loadI32(keys, expert), expert, best);
-          });
-        },
-        [&] { return Values{in[0], in[1]}; });
+    // All lanes look again: waiting for the one that must takes as long, and they stay together.
+    e.when(e.equal(in[1], winner), [&] { e.store(e.c(0), e.at(keys, e.i32(), winner), 4); });
+    Values out = overExperts(e, routing.experts, nothing, [&](Value expert, ValueRange best) {
+      return better(e, e.loadI32(keys, expert), expert, best);
+    });
     out.push_back(e.addf(in[2], value));
     for (int64_t s = 0; s < sets; ++s) {
       Value here = e.equal(e.sub(j, s * WARP), e.lane());
