@@ -80,7 +80,7 @@ private:
       table.push_back(CreateWeight(builder, builder.CreateString(source.data(), source.size()), dtype,
                                    builder.CreateVector(shape), op.getFirstLayer(),
                                    op.getEndLayer() - op.getFirstLayer(), op.getExperts(),
-                                   WeightLayout::row_major));
+                                   static_cast<WeightLayout>(op.getLayout())));
     }
     return builder.CreateVector(table);
   }

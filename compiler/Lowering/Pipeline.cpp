@@ -21,15 +21,26 @@ static constexpr Phase canonicalize = {"canonicalize", "simplify and merge equal
 static constexpr Phase fuse = {"fuse", "group ops into kernels", addToModel<mlir::smelt::createSmeltFuse>};
 static constexpr Phase mergeShortStep = {"merge-short-step", "merge kernels for steps of few tokens",
                                          addToModel<mlir::smelt::createSmeltMergeShortStep>};
+static constexpr Phase chooseLayouts = {"choose-layouts", "choose how each weight lies in memory",
+                                        addToModel<mlir::smelt::createSmeltChooseLayouts>};
 static constexpr Phase planMemory = {"plan-memory", "assign buffers by lifetime",
                                      addToModel<mlir::smelt::createSmeltPlanMemory>};
 static constexpr Phase toKernels = {"to-kernels", "make kernels and the step program",
                                     addToModel<mlir::smelt::createSmeltToKernels>};
 
 llvm::ArrayRef<Phase> phases(ProgramKind kind) {
-  static const Phase plain[] = {canonicalize, fuse, planMemory, toKernels};
+  static const Phase packed[] = {canonicalize, fuse, chooseLayouts, planMemory, toKernels};
   static const Phase merged[] = {canonicalize, fuse, mergeShortStep, planMemory, toKernels};
-  return kind == ProgramKind::cuda_short ? llvm::ArrayRef<Phase>(merged) : llvm::ArrayRef<Phase>(plain);
+  static const Phase plain[] = {canonicalize, fuse, planMemory, toKernels};
+  switch (kind) {
+  case ProgramKind::cpu:
+    return packed;
+  case ProgramKind::cuda_short:
+    return merged;
+  case ProgramKind::cuda_any:
+    return plain;
+  }
+  llvm_unreachable("every kind is above");
 }
 
 void buildLoweringPipeline(mlir::OpPassManager &manager, llvm::StringRef last, ProgramKind kind) {

@@ -16,11 +16,12 @@ RoleParameter flag(const char *name, const char *absent, const char *present) {
 // How the keys and values lie in their slots: KvLayout.
 RoleParameter kvLayout() { return {"kv", 0, 1, "", {"", "kvrows"}, /*optional=*/true}; }
 RoleParameter weightType() { return {"dtype", 0, 1, "", {"f32", "bf16"}}; }
+// How the matrices that a kernel reads lie in memory: WeightLayout.
+RoleParameter matrixLayout() { return {"layout", 0, 1, "", {"", "panel16"}, /*optional=*/true}; }
 
 constexpr int64_t F32_BYTES = 4;
 constexpr int64_t I32_BYTES = 4;
 
-int64_t bytesOf(DType dtype) { return dtype == DType::bf16 ? 2 : 4; }
 ByteSize perToken(int64_t bytes) { return {.per_token = bytes}; }
 ByteSize perRow(int64_t bytes) { return {.per_logit_row = bytes}; }
 
@@ -48,17 +49,23 @@ public:
       cache(name, access, static_cast<KvLayout>(p["kv"]), p["kv_heads"], p["head_dim"]);
     }
   }
+  // A vector, as the file has it.
   void weight(const char *name, DType dtype, int64_t elements) {
-    result.arguments.push_back(
-        {name, BindingKind::weight, KernelAccess::read, dtype, {.bytes = bytesOf(dtype) * elements}});
-  }
-  void weightTable(const char *name, DType dtype, int64_t elements, int64_t experts) {
     result.arguments.push_back({name,
-                                BindingKind::weight_table,
+                                BindingKind::weight,
                                 KernelAccess::read,
                                 dtype,
-                                {.bytes = bytesOf(dtype) * elements},
-                                experts});
+                                {.bytes = weightBytes(WeightLayout::row_major, dtype, elements)}});
+  }
+  // A matrix [rows][columns] in the layout of the role's parameters.
+  void matrix(const char *name, const RoleValues &p, int64_t rows, int64_t columns) {
+    result.arguments.push_back(matrixArgument(name, BindingKind::weight, p, rows, columns));
+  }
+  // One such matrix for each expert.
+  void matrices(const char *name, const RoleValues &p, int64_t rows, int64_t columns) {
+    KernelArgument argument = matrixArgument(name, BindingKind::weight_table, p, rows, columns);
+    argument.experts = p["experts"];
+    result.arguments.push_back(argument);
   }
   void constant(const char *name, ConstantKind kind) { result.constants.push_back({name, kind}); }
   void tokens() { constant("tokens", ConstantKind::token_count); }
@@ -68,6 +75,18 @@ public:
   }
 
   KernelSignature result;
+
+private:
+  static KernelArgument matrixArgument(const char *name, BindingKind kind, const RoleValues &p, int64_t rows,
+                                       int64_t columns) {
+    KernelArgument argument{name,
+                            kind,
+                            KernelAccess::read,
+                            p.dtype(),
+                            {.bytes = weightBytes(p.layout(), p.dtype(), {rows, columns})}};
+    argument.layout = p.layout();
+    return argument;
+  }
 };
 
 namespace {
@@ -81,7 +100,7 @@ ByteSize planSize(const RoleValues &p) {
 
 void embed(const RoleValues &p, SignatureBuilder &b) {
   b.indices("token_ids");
-  b.weight("weight", p.dtype(), p["vocab"] * p["hidden"]);
+  b.matrix("weight", p, p["vocab"], p["hidden"]);
   b.out("out", p["hidden"]);
   b.tokens();
 }
@@ -118,7 +137,7 @@ void normLinear(const RoleValues &p, SignatureBuilder &b) {
     b.out("x_norm", p["in"]);
   }
   for (int64_t i = 0; i < p["outs"]; ++i) {
-    b.weight(weights[i], p.dtype(), widths[i] * p["in"]);
+    b.matrix(weights[i], p, widths[i], p["in"]);
   }
   for (int64_t i = 0; p["bias"] && i < p["outs"]; ++i) {
     b.weight(biases[i], p.dtype(), widths[i]);
@@ -172,7 +191,7 @@ void attention(const RoleValues &p, SignatureBuilder &b) {
 
 void linearResidual(const RoleValues &p, SignatureBuilder &b) {
   b.in("a", p["in"]);
-  b.weight("weight", p.dtype(), p["in"] * p["out"]);
+  b.matrix("weight", p, p["out"], p["in"]);
   b.in("x_in", p["out"]);
   b.out("x_out", p["out"]);
   b.tokens();
@@ -203,8 +222,8 @@ void expertsGateUp(const RoleValues &p, SignatureBuilder &b) {
   int64_t elements = p["hidden"] * p["expert_hidden"];
   b.in("x_norm", p["hidden"]);
   b.buffer("plan", KernelAccess::read, DType::i32, planSize(p));
-  b.weightTable("gate", p.dtype(), elements, p["experts"]);
-  b.weightTable("up", p.dtype(), elements, p["experts"]);
+  b.matrices("gate", p, p["expert_hidden"], p["hidden"]);
+  b.matrices("up", p, p["expert_hidden"], p["hidden"]);
   b.out("h", p["top_k"] * p["expert_hidden"]);
   b.tokens();
   b.flops(4 * elements, p["top_k"]);
@@ -214,7 +233,7 @@ void expertsDown(const RoleValues &p, SignatureBuilder &b) {
   int64_t elements = p["hidden"] * p["expert_hidden"];
   b.in("h", p["top_k"] * p["expert_hidden"]);
   b.buffer("plan", KernelAccess::read, DType::i32, planSize(p));
-  b.weightTable("down", p.dtype(), elements, p["experts"]);
+  b.matrices("down", p, p["hidden"], p["expert_hidden"]);
   b.out("y", p["top_k"] * p["hidden"]);
   b.tokens();
   b.flops(2 * elements, p["top_k"]);
@@ -235,8 +254,8 @@ void gateUp(const RoleValues &p, SignatureBuilder &b) {
   if (p["norm"]) {
     b.weight("norm_weight", p.dtype(), p["in"]);
   }
-  b.weight("gate", p.dtype(), p["in"] * p["out"]);
-  b.weight("up", p.dtype(), p["in"] * p["out"]);
+  b.matrix("gate", p, p["out"], p["in"]);
+  b.matrix("up", p, p["out"], p["in"]);
   b.out("h", p["out"]);
   b.tokens();
   b.constant("eps", ConstantKind::immediate);
@@ -249,9 +268,9 @@ void normQkvRope(const RoleValues &p, SignatureBuilder &b) {
   int64_t query = p["query_heads"] * p["head_dim"], kv = p["kv_heads"] * p["head_dim"];
   b.in("x", p["in"]);
   b.weight("norm_weight", p.dtype(), p["in"]);
-  b.weight("wq", p.dtype(), query * p["in"]);
-  b.weight("wk", p.dtype(), kv * p["in"]);
-  b.weight("wv", p.dtype(), kv * p["in"]);
+  b.matrix("wq", p, query, p["in"]);
+  b.matrix("wk", p, kv, p["in"]);
+  b.matrix("wv", p, kv, p["in"]);
   if (p["bias"]) {
     b.weight("bq", p.dtype(), query);
     b.weight("bk", p.dtype(), kv);
@@ -276,7 +295,7 @@ void normQkvRope(const RoleValues &p, SignatureBuilder &b) {
 void normRoute(const RoleValues &p, SignatureBuilder &b) {
   b.in("x", p["in"]);
   b.weight("norm_weight", p.dtype(), p["in"]);
-  b.weight("weight", p.dtype(), p["experts"] * p["in"]);
+  b.matrix("weight", p, p["experts"], p["in"]);
   b.out("x_norm", p["in"]);
   b.buffer("indices", KernelAccess::write, DType::i32, perToken(I32_BYTES * p["top_k"]));
   b.out("weights", p["top_k"]);
@@ -289,8 +308,8 @@ void expertsGateUpDirect(const RoleValues &p, SignatureBuilder &b) {
   int64_t elements = p["hidden"] * p["expert_hidden"];
   b.in("x_norm", p["hidden"]);
   b.buffer("indices", KernelAccess::read, DType::i32, perToken(I32_BYTES * p["top_k"]));
-  b.weightTable("gate", p.dtype(), elements, p["experts"]);
-  b.weightTable("up", p.dtype(), elements, p["experts"]);
+  b.matrices("gate", p, p["expert_hidden"], p["hidden"]);
+  b.matrices("up", p, p["expert_hidden"], p["hidden"]);
   b.out("h", p["top_k"] * p["expert_hidden"]);
   b.tokens();
   b.flops(4 * elements, p["top_k"]);
@@ -301,7 +320,7 @@ void expertsDownResidual(const RoleValues &p, SignatureBuilder &b) {
   b.in("h", p["top_k"] * p["expert_hidden"]);
   b.buffer("indices", KernelAccess::read, DType::i32, perToken(I32_BYTES * p["top_k"]));
   b.in("weights", p["top_k"]);
-  b.weightTable("down", p.dtype(), elements, p["experts"]);
+  b.matrices("down", p, p["hidden"], p["expert_hidden"]);
   b.in("x_in", p["hidden"]);
   b.out("x_out", p["hidden"]);
   b.tokens();
@@ -312,11 +331,17 @@ void expertsDownResidual(const RoleValues &p, SignatureBuilder &b) {
 } // namespace
 
 const std::vector<Role> &mlir::smelt::kernelRoles() {
-  static const std::vector<RoleParameter> expertParameters = {
-      dimension("hidden", "h"), dimension("expert_hidden", "f"), dimension("experts", "e"),
-      dimension("top_k", "k"), weightType()};
+  static const std::vector<RoleParameter> expertParameters = {dimension("hidden", "h"),
+                                                              dimension("expert_hidden", "f"),
+                                                              dimension("experts", "e"),
+                                                              dimension("top_k", "k"),
+                                                              weightType(),
+                                                              matrixLayout()};
   static const std::vector<Role> table = {
-      {"embed", {dimension("hidden", "h"), dimension("vocab", "v"), weightType()}, fine, embed},
+      {"embed",
+       {dimension("hidden", "h"), dimension("vocab", "v"), weightType(), matrixLayout()},
+       fine,
+       embed},
       {"norm_linear",
        {dimension("in", "h"),
         {"outs", 1, 3, "", {"", "", "", ""}},
@@ -327,7 +352,8 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
         flag("emit_norm", "", "emit"),
         flag("gather", "", "rows"),
         flag("bias", "", "bias"),
-        weightType()},
+        weightType(),
+        matrixLayout()},
        checkNormLinear,
        normLinear},
       {"rope_append",
@@ -343,7 +369,10 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
        {dimension("query_heads", "q"), dimension("kv_heads", "k"), dimension("head_dim", "d"), kvLayout()},
        checkHeads,
        attention},
-      {"linear_residual", {dimension("in", "i"), dimension("out", "o"), weightType()}, fine, linearResidual},
+      {"linear_residual",
+       {dimension("in", "i"), dimension("out", "o"), weightType(), matrixLayout()},
+       fine,
+       linearResidual},
       {"route",
        {dimension("experts", "e"),
         dimension("top_k", "k"),
@@ -359,13 +388,13 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
        checkTopK,
        combineResidual},
       {"gate_up",
-       {dimension("in", "i"), dimension("out", "o"), flag("norm", "raw", ""), weightType()},
+       {dimension("in", "i"), dimension("out", "o"), flag("norm", "raw", ""), weightType(), matrixLayout()},
        fine,
        gateUp},
       {"norm_qkv_rope",
        {dimension("in", "h"), dimension("query_heads", "q"), dimension("kv_heads", "k"),
         dimension("head_dim", "d"), flag("qk_norm", "", "headnorm"), flag("bias", "", "bias"), weightType(),
-        kvLayout()},
+        matrixLayout(), kvLayout()},
        checkHeads,
        normQkvRope},
       {"norm_route",
@@ -374,7 +403,8 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
         dimension("top_k", "k"),
         {"router", 0, 1, "", {"softmax", "sigmoid"}},
         flag("renormalize", "", "renorm"),
-        weightType()},
+        weightType(),
+        matrixLayout()},
        checkTopK,
        normRoute},
       {"experts_gate_up_direct", expertParameters, checkTopK, expertsGateUpDirect},

@@ -29,6 +29,7 @@ public:
     return value ? value.getInt() : 0;
   }
   DType dtype() const { return static_cast<DType>((*this)["dtype"]); }
+  WeightLayout layout() const { return static_cast<WeightLayout>((*this)["layout"]); }
 
 private:
   DictionaryAttr params;

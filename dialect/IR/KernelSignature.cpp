@@ -101,6 +101,19 @@ ByteSize mlir::smelt::kvSlotSize(KvLayout layout, int64_t kvHeads, int64_t headD
              : ByteSize{.per_kv_position = 4 * kvHeads * headDim};
 }
 
+int64_t mlir::smelt::weightBytes(WeightLayout layout, DType dtype, ArrayRef<int64_t> shape) {
+  int64_t bytes = dtype == DType::bf16 ? 2 : 4;
+  if (layout == WeightLayout::row_major) {
+    for (int64_t size : shape) {
+      bytes *= size;
+    }
+    return bytes;
+  }
+  // Panels of 16 rows; bf16 in pairs of columns.
+  int64_t columnStep = dtype == DType::bf16 ? 2 : 1;
+  return bytes * llvm::alignTo(shape[0], 16) * llvm::alignTo(shape[1], columnStep);
+}
+
 bool ByteSize::covers(const ByteSize &other) const {
   return bytes >= other.bytes && per_token >= other.per_token && per_logit_row >= other.per_logit_row &&
          per_position >= other.per_position && per_kv_position >= other.per_kv_position;

@@ -37,14 +37,18 @@ DType kvElementType(KvLayout layout);
 // Bytes of one slot of keys, and of values.
 ByteSize kvSlotSize(KvLayout layout, int64_t kvHeads, int64_t headDim);
 
+// Bytes of a tensor in a layout, its padding included.
+int64_t weightBytes(WeightLayout layout, DType dtype, ArrayRef<int64_t> shape);
+
 // One memory argument.
 struct KernelArgument {
   const char *name;
   BindingKind kind;
   KernelAccess access;
   DType dtype;
-  ByteSize size;       // what the kernel may touch; of each tensor for weights
-  int64_t experts = 0; // of weight tables
+  ByteSize size;                                 // what the kernel may touch; of each tensor for weights
+  int64_t experts = 0;                           // of weight tables
+  WeightLayout layout = WeightLayout::row_major; // of weights
 };
 
 // One 32-bit constant.

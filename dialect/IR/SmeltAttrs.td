@@ -21,4 +21,8 @@ def Smelt_KvPolicy : Smelt_Enum<"KvPolicy", "which executed layers share a slot 
 def Smelt_RouterKind : Smelt_Enum<"RouterKind", "how router logits become expert weights",
                                   [I32EnumAttrCase<"softmax", 0>, I32EnumAttrCase<"sigmoid", 1>]>;
 
+// docs/artifact.md says where each element lies.
+def Smelt_WeightLayout : Smelt_Enum<"WeightLayout", "how a weight lies in memory when kernels read it",
+                                    [I32EnumAttrCase<"row_major", 0>, I32EnumAttrCase<"panel16", 1>]>;
+
 #endif // SMELT_ATTRS

@@ -98,6 +98,9 @@ def Smelt_WeightOp : Smelt_Op<"weight", [DeclareOpInterfaceMethods<Symbol, ["get
     tensor, or one for each of the physical layers a..b-1 (`layers(a to b)`), or one for each expert of each
     layer. In `source`, the tensor's name in the file, `{layer}` and `{expert}` stand for the two numbers.
 
+    `layout(panel16)`, which smelt-choose-layouts sets, says that kernels read the tensors packed into panels of
+    16 rows (docs/artifact.md); the file has them row-major nevertheless.
+
     A weight is invisible from outside its model, so symbol-dce erases it when nothing uses it.
 
     ```mlir
@@ -108,13 +111,15 @@ def Smelt_WeightOp : Smelt_Op<"weight", [DeclareOpInterfaceMethods<Symbol, ["get
     - (C1) without layers both bounds are 0; with layers 0 <= a < b <= 65536.
     - (C2) experts is not negative, and positive only with layers.
     - (C3) source holds `{layer}` exactly when there are layers, `{expert}` exactly when there are experts.
+    - (C4) only matrices have a layout other than row_major.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Smelt_WeightType:$type, StrAttr:$source,
                        DefaultValuedAttr<Smelt_Int, "0">:$first_layer, DefaultValuedAttr<Smelt_Int, "0">:$end_layer,
-                       DefaultValuedAttr<Smelt_Int, "0">:$experts);
+                       DefaultValuedAttr<Smelt_Int, "0">:$experts,
+                       DefaultValuedAttr<Smelt_WeightLayout, "::mlir::smelt::WeightLayout::row_major">:$layout);
   let assemblyFormat = [{
     $sym_name `:` $type `from` `(` $source `)` (`layers` `(` $first_layer `to` $end_layer^ `)`)?
-    (`experts` `(` $experts^ `)`)? attr-dict
+    (`experts` `(` $experts^ `)`)? (`layout` `(` $layout^ `)`)? attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

@@ -249,7 +249,11 @@ private:
       return error(argument, binding) << "has elements of type " << stringifyDType(dtype)
                                       << " but the kernel takes " << stringifyDType(argument.dtype);
     }
-    int64_t bytes = type.getNumElements() * (dtype == DType::bf16 ? 2 : 4);
+    if (weight.getLayout() != argument.layout) { // C4
+      return error(argument, binding) << "has layout " << stringifyWeightLayout(weight.getLayout())
+                                      << " but the kernel takes " << stringifyWeightLayout(argument.layout);
+    }
+    int64_t bytes = weightBytes(weight.getLayout(), dtype, type.getShape());
     if (bytes != argument.size.bytes) { // C4
       return error(argument, binding)
              << "has " << bytes << " bytes but the kernel takes " << argument.size.str();

@@ -204,6 +204,10 @@ LogicalResult WeightOp::verify() {
                                            : "has no experts, but its source '")
                          << getSource() << (isPerExpert() ? "' has no {expert}" : "' has {expert}");
   }
+  if (getLayout() != WeightLayout::row_major && getType().getRank() != 2) { // C4
+    return emitOpError() << "has layout " << stringifyWeightLayout(getLayout())
+                         << ", which is for matrices, but the type " << getType();
+  }
   return success();
 }
 

@@ -64,8 +64,13 @@ private:
   void param(StringRef name, int64_t value) {
     params.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(value)));
   }
+  // The element type and the layout of the weights, of which this is one.
   void dtype(FlatSymbolRefAttr symbol) {
-    param("dtype", weightOp(symbol).getType().getElementType().isBF16() ? 1 : 0);
+    WeightOp weight = weightOp(symbol);
+    param("dtype", weight.getType().getElementType().isBF16() ? 1 : 0);
+    if (weight.getLayout() != WeightLayout::row_major) {
+      param("layout", static_cast<int64_t>(weight.getLayout()));
+    }
   }
   // How the model's device keeps keys and values.
   void kvLayout() {

@@ -62,6 +62,20 @@ def SmeltMergeShortStep : Pass<"smelt-merge-short-step", "::mlir::smelt::ModelOp
   }];
 }
 
+def SmeltChooseLayouts : Pass<"smelt-choose-layouts", "::mlir::smelt::ModelOp"> {
+  let summary = "choose how each weight lies in memory";
+  let description = [{
+    Gives `layout(panel16)` to every matrix that activations are multiplied with, which is the form the kernels of
+    CPUs read; norm weights, biases and an embedding table that is no head stay as the file has them. A table that
+    is both embedding and head is packed once, and rows are gathered from its panels. The kernels of a weight get
+    its layout as a parameter, so this runs before smelt-plan-memory, which is the first to ask for them.
+
+    Left to the runtime: packing, when it loads the weights.
+
+    Example: tests/dialect/Transforms/smelt-choose-layouts/doctest.mlir
+  }];
+}
+
 def SmeltPlanMemory : Pass<"smelt-plan-memory", "::mlir::smelt::ModelOp"> {
   let summary = "give every result of a fused op a buffer";
   let description = [{

@@ -64,8 +64,11 @@ void verifyWeights(const Manifest &manifest, ProblemList &problems) {
     if (weight.dtype() != DType::f32 && weight.dtype() != DType::bf16) {
       report(fmt::format("has dtype {}; weights are f32 (0) or bf16 (1)", int(weight.dtype())));
     }
-    if (weight.layout() != WeightLayout::row_major) {
+    if (weight.layout() > WeightLayout::panel16) {
       report(fmt::format("has layout {}, which this runtime does not know", int(weight.layout())));
+    } else if (weight.layout() == WeightLayout::panel16 && weight.shape()->size() != 2) {
+      report(fmt::format("has layout panel16, which is for matrices, but the shape {}",
+                         formatShape({weight.shape()->data(), weight.shape()->size()})));
     }
     if ((name.find("{layer}") != name.npos) != (weight.layers() > 0)) {
       report(fmt::format("has {} layers, but its name has {}", weight.layers(),

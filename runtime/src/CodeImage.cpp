@@ -8,13 +8,15 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <sys/mman.h>
 
 namespace smelt::runtime {
 
 using artifact::CodeVariant;
 
-Result<uint32_t> CodeImage::choose(const Artifact &artifact, const char *isa, uint64_t features) {
+Result<uint32_t> CodeImage::choose(const Artifact &artifact, const char *isa, uint64_t features,
+                                   uint64_t slow) {
   const artifact::Manifest &manifest = artifact.manifest();
   if (manifest.variants()->size() == 0) {
     return fail(SMELT_unsupported,
@@ -23,6 +25,7 @@ Result<uint32_t> CodeImage::choose(const Artifact &artifact, const char *isa, ui
                             artifact.name(), printable(manifest.target()->string_view())));
   }
   std::string have;
+  std::optional<uint32_t> slower;
   for (uint32_t i = 0; i < manifest.variants()->size(); ++i) {
     const CodeVariant &variant = *manifest.variants()->Get(i);
     std::string_view name = variant.isa()->string_view();
@@ -34,9 +37,15 @@ Result<uint32_t> CodeImage::choose(const Artifact &artifact, const char *isa, ui
                                 artifact.name(), printable(name),
                                 featureNames(variant.features() & ~features), isaName(features)));
       }
-      return i;
+      if (isa || (variant.features() & slow) == 0) {
+        return i;
+      }
+      slower = slower.value_or(i);
     }
     have += (have.empty() ? "" : ", ") + printable(name);
+  }
+  if (slower) {
+    return *slower;
   }
   return fail(SMELT_unsupported,
               isa ? fmt::format("{}: has no code for '{}'; it has {}", artifact.name(), printable(isa), have)

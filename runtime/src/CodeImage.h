@@ -9,9 +9,11 @@ namespace smelt::runtime {
 
 class CodeImage {
 public:
-  // The first variant this machine supports, or the one named `isa` when that is not null.
-  // SMELT_unsupported names what the artifact has and what the machine has.
-  static Result<uint32_t> choose(const Artifact &artifact, const char *isa, uint64_t features);
+  // The first variant this machine supports, or the one named `isa` when that is not null. Variants that need
+  // a feature of `slow` come after all others. SMELT_unsupported names what the artifact has and what the
+  // machine has.
+  static Result<uint32_t> choose(const Artifact &artifact, const char *isa, uint64_t features,
+                                 uint64_t slow = 0);
   // Copies the variant's image to fresh pages and makes them executable, never writable at the same time.
   static Result<CodeImage> load(const Artifact &artifact, uint32_t variant);
 

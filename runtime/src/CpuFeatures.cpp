@@ -2,6 +2,8 @@
 
 #include "smelt/artifact.h"
 
+#include <string_view>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -61,14 +63,26 @@ uint64_t detect() {
   return features;
 }
 
+bool isAmd() {
+  unsigned a, name[3] = {};
+  if (!__get_cpuid(0, &a, &name[0], &name[2], &name[1])) {
+    return false;
+  }
+  std::string_view vendor(reinterpret_cast<const char *>(name), sizeof name);
+  return vendor == "AuthenticAMD" || vendor == "HygonGenuine";
+}
+
 } // namespace
 
 uint64_t cpuFeatures() {
   static const uint64_t features = detect();
   return features;
 }
+
+uint64_t slowFeatures() { return isAmd() ? 0 : cpuFeatures() & SMELT_CPU_AVX512_BF16; }
 #else
 uint64_t cpuFeatures() { return 0; }
+uint64_t slowFeatures() { return 0; }
 #endif
 
 const char *isaName(uint64_t features) {

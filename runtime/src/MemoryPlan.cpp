@@ -4,6 +4,7 @@
 #include "runtime/src/ArtifactVerifier.h"
 #include "runtime/src/SystemCpus.h"
 #include "runtime/src/Text.h"
+#include "runtime/src/WeightPacking.h"
 
 #include <fmt/format.h>
 
@@ -102,6 +103,7 @@ Result<MemoryPlan> planMemory(const Artifact &artifact, const smelt_session_opti
     plan.memory.weights += tensorBytes(*weight) * std::max<uint32_t>(weight->layers(), 1) *
                            std::max<uint32_t>(weight->experts(), 1);
   }
+  plan.memory.packed_weights = packedBytes(manifest);
   plan.memory.scratch = plan.scratchStride * options.threads;
   plan.memory.total = plan.memory.workspace + plan.memory.state + plan.memory.tables + plan.memory.scratch;
   plan.memory.capacity = options.capacity;

@@ -8,7 +8,7 @@ using namespace artifact;
 
 class Program::Builder {
 public:
-  Builder(Program &program, const Artifact &artifact, const BoundWeights &weights, const CodeImage &image,
+  Builder(Program &program, const Artifact &artifact, const PackedWeights &weights, const CodeImage &image,
           const MemoryPlan &plan, std::byte *arena, std::byte *state)
       : program(program), manifest(artifact.manifest()), weights(weights), image(image), plan(plan),
         arena(arena), state(state) {}
@@ -81,13 +81,13 @@ private:
 
   Program &program;
   const Manifest &manifest;
-  const BoundWeights &weights;
+  const PackedWeights &weights;
   const CodeImage &image;
   const MemoryPlan &plan;
   std::byte *arena, *state;
 };
 
-Program::Program(const Artifact &artifact, const BoundWeights &weights, const CodeImage &image,
+Program::Program(const Artifact &artifact, const PackedWeights &weights, const CodeImage &image,
                  const MemoryPlan &plan, std::byte *arena, std::byte *state) {
   Builder(*this, artifact, weights, image, plan, arena, state).run();
 }

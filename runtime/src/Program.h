@@ -4,7 +4,7 @@
 
 #include "runtime/src/CodeImage.h"
 #include "runtime/src/ProgramTables.h"
-#include "runtime/src/WeightBinding.h"
+#include "runtime/src/WeightPacking.h"
 
 #include <vector>
 
@@ -18,7 +18,7 @@ struct Launch : CallPlace {
 class Program {
 public:
   Program() = default;
-  Program(const Artifact &artifact, const BoundWeights &weights, const CodeImage &image,
+  Program(const Artifact &artifact, const PackedWeights &weights, const CodeImage &image,
           const MemoryPlan &plan, std::byte *arena, std::byte *state);
 
   const std::vector<Launch> &launches() const { return list; }

@@ -1,5 +1,6 @@
 #include "runtime/src/ArtifactVerifier.h"
 #include "runtime/src/ProgramTables.h"
+#include "runtime/src/WeightLayout.h"
 
 #include <fmt/format.h>
 
@@ -154,7 +155,7 @@ private:
     if (use.access() != Access::read) {
       report(fmt::format("{} writes weight '{}'", subject, name));
     }
-    Size have(tensorBytes(weight), 0, 0, 0, 0);
+    Size have(layoutBytes(weight), 0, 0, 0, 0);
     if (!covers(have, *use.size())) {
       report(fmt::format("{} may touch {} bytes, a tensor of weight '{}' has {}", subject,
                          formatSize(*use.size()), name, have.bytes()));

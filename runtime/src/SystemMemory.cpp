@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <optional>
 #include <sys/mman.h>
@@ -72,6 +73,22 @@ uint64_t availableMemory() {
     least = std::min(least, groupAvailable(folder, files).value_or(UINT64_MAX));
   });
   return least;
+}
+
+uint64_t hugePageBytes(const void *address, uint64_t bytes) {
+  std::ifstream in("/proc/self/smaps");
+  auto first = reinterpret_cast<uintptr_t>(address);
+  uint64_t sum = 0;
+  bool inside = false;
+  for (std::string line; std::getline(in, line);) {
+    unsigned long long begin, end, kilobytes;
+    if (std::sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2) {
+      inside = begin < first + bytes && first < end;
+    } else if (inside && std::sscanf(line.c_str(), "AnonHugePages: %llu kB", &kilobytes) == 1) {
+      sum += kilobytes * 1024;
+    }
+  }
+  return std::min<uint64_t>(sum, bytes);
 }
 
 Result<Memory> Memory::allocate(uint64_t bytes, const char *what) {

@@ -3,9 +3,11 @@
 #include "runtime/schema/manifest_generated.h"
 #include "runtime/src/ArtifactVerifier.h"
 #include "runtime/src/Text.h"
+#include "runtime/src/WeightPacking.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
@@ -21,6 +23,7 @@ namespace smelt::runtime {
 using artifact::DType;
 using artifact::Manifest;
 using artifact::Weight;
+using artifact::WeightLayout;
 
 namespace {
 
@@ -115,7 +118,7 @@ private:
                                        formatShape(entry.shape), formatShape(shape)));
     }
     bool dense = weight.experts() == 0; // read in every step, unlike an expert
-    if (dense) {
+    if (dense && weight.layout() == WeightLayout::row_major) {
       adviseWillNeed(found);
     }
     return data(found);
@@ -272,8 +275,28 @@ const void *const *BoundWeights::table(uint32_t weight, uint32_t layer) const {
   return pointers[weight].data() + size_t(layer) * experts;
 }
 
+bool BoundWeights::isMapped(const void *address) const {
+  return std::any_of(files.begin(), files.end(), [&](const WeightFile &file) {
+    auto *begin = file.file.bytes().data();
+    return address >= begin && address < begin + file.file.bytes().size();
+  });
+}
+
+Status BoundWeights::checkFiles() const {
+  for (const WeightFile &file : files) {
+    if (file.file.currentSize() < file.file.bytes().size()) {
+      return fail(SMELT_io, fmt::format("{}: was cut short while in use: {} of {} bytes are left",
+                                        file.file.path(), file.file.currentSize(), file.file.bytes().size()));
+    }
+  }
+  return success();
+}
+
 Status BoundWeights::preload(const std::function<bool(uint64_t, uint64_t)> &progress) const {
   constexpr uint64_t piece = uint64_t(64) << 20;
+  if (packedBytes(owner->manifest()) > 0) {
+    return success();
+  }
   uint64_t total = 0, done = 0;
   for (const WeightFile &file : files) {
     total += file.file.bytes().size();
@@ -284,9 +307,8 @@ Status BoundWeights::preload(const std::function<bool(uint64_t, uint64_t)> &prog
       if (progress && !progress(done, total)) {
         return fail(SMELT_interrupted, "stopped while reading the weights");
       }
-      if (file.file.currentSize() < bytes.size()) {
-        return fail(SMELT_io, fmt::format("{}: was cut short while in use: {} of {} bytes are left",
-                                          file.file.path(), file.file.currentSize(), bytes.size()));
+      if (Status status = checkFiles(); !status.ok()) {
+        return status;
       }
       uint64_t size = std::min<uint64_t>(piece, bytes.size() - offset);
       void *start = const_cast<std::byte *>(bytes.data() + offset);

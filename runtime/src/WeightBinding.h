@@ -28,7 +28,13 @@ public:
   std::optional<uint64_t> splatSeed() const { return seed; }
   // Makes hash weights in memory, once; does nothing for weights from files. tensor() and table() need it.
   Status generate(uint32_t threads) const;
-  // Reads all mapped pages; see smelt_weights_preload. `progress` returns false to stop.
+  // Whether the address lies in a mapped file, whose pages may be dropped and read again.
+  bool isMapped(const void *address) const;
+  // SMELT_io when a file was cut short since it was mapped: touching its missing pages would kill the
+  // process.
+  Status checkFiles() const;
+  // Reads all mapped pages; see smelt_weights_preload. `progress` returns false to stop. Does nothing when
+  // packing will read them, or has.
   Status preload(const std::function<bool(uint64_t done, uint64_t total)> &progress) const;
 
   ~BoundWeights();
@@ -38,6 +44,7 @@ private:
   friend class WeightBinder;
   static Result<std::shared_ptr<const BoundWeights>> splat(std::shared_ptr<const Artifact> artifact,
                                                            Result<uint64_t> seed);
+  friend class PackedWeights;
 
   std::shared_ptr<const Artifact> owner;
   std::vector<WeightFile> files;
@@ -49,6 +56,9 @@ private:
   // Copies of tensors whose file breaks element alignment.
   void *copies = nullptr;
   uint64_t copiedBytes = 0;
+  // The packed form, while a session uses it.
+  mutable std::mutex packing;
+  mutable std::weak_ptr<const class PackedWeights> packed;
 };
 
 } // namespace smelt::runtime

@@ -1,5 +1,7 @@
 // What the loader says about artifacts that are not sound: one case per check.
+#include "smelt/artifact.h"
 #include "runtime/src/Artifact.h"
+#include "runtime/src/CodeImage.h"
 #include "tests/runtime/ToyModel.h"
 
 #include <catch2/catch.hpp>
@@ -67,7 +69,7 @@ TEST_CASE("The header is checked in the order magic, version, size, checksum") {
   }
   SECTION("older major version") {
     patch(file, offsetof(smelt_artifact_header, version_major), 0u);
-    CHECK_THAT(parse(file).message, Contains("artifact format 0.0") && Contains("compile the model again"));
+    CHECK_THAT(parse(file).message, Contains("artifact format 0.1") && Contains("compile the model again"));
   }
   SECTION("a newer minor version is read") {
     patch(file, offsetof(smelt_artifact_header, version_minor), 9u);
@@ -113,6 +115,25 @@ TEST_CASE("A file that cannot be read is an io error") {
   CHECK(Artifact::open(folder.write("empty", "")).status().code == SMELT_artifact);
 }
 
+TEST_CASE("A variant that needs a slow feature comes after the others, unless it is named") {
+  TemporaryFolder folder;
+  auto manifest = toyManifest();
+  auto fast = std::make_unique<CodeVariantT>(*manifest.variants.front());
+  fast->isa = "x86-64-v4+bf16";
+  fast->features = SMELT_CPU_AVX512_BF16;
+  manifest.variants.insert(manifest.variants.begin(), std::move(fast));
+  auto artifact = Artifact::open(folder.write("m.smelt", packArtifact(manifest, toyCode())));
+  REQUIRE(artifact.ok());
+  constexpr uint64_t all = ~uint64_t(0), slow = SMELT_CPU_AVX512_BF16;
+  CHECK(*CodeImage::choose(**artifact, nullptr, all) == 0);
+  CHECK(*CodeImage::choose(**artifact, nullptr, all, slow) == 1);
+  CHECK(*CodeImage::choose(**artifact, "x86-64-v4+bf16", all, slow) == 0);
+  manifest.variants.resize(1);
+  auto alone = Artifact::open(folder.write("alone.smelt", packArtifact(manifest, toyCode())));
+  REQUIRE(alone.ok());
+  CHECK(*CodeImage::choose(**alone, nullptr, all, slow) == 0);
+}
+
 TEST_CASE("Weights are verified") {
   auto weight = [](ManifestT &manifest) -> WeightT & { return *manifest.weights[toy::scale]; };
   expectRefused({
@@ -121,6 +142,12 @@ TEST_CASE("Weights are verified") {
        [&](auto &m) { weight(m).dtype = DType::i32; },
        {"has dtype 2; weights are f32 (0) or bf16 (1)"}},
       {"layout", [&](auto &m) { weight(m).layout = WeightLayout(7); }, {"has layout 7"}},
+      {"panels of a vector",
+       [&](auto &m) {
+         weight(m).layout = WeightLayout::panel16;
+         weight(m).shape = {4};
+       },
+       {"has layout panel16, which is for matrices, but the shape [4]"}},
       {"layers without {layer}",
        [&](auto &m) { weight(m).name = "scale"; },
        {"has 3 layers, but its name has no {layer}"}},

@@ -90,9 +90,7 @@ Value Emitter::loadFirst(Type element, int64_t lanes, int64_t count, Value addre
   if (count == lanes) {
     return load(type, address, alignment);
   }
-  Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
-  return LLVM::MaskedLoadOp::create(builder, loc, type, address, mask(lanes, count), zero,
-                                    builder.getI32IntegerAttr(alignment), /*nontemporal=*/nullptr);
+  return loadMasked(type, address, mask(lanes, count), alignment);
 }
 
 void Emitter::storeFirst(Value value, int64_t count, Value address, unsigned alignment) {
@@ -101,8 +99,32 @@ void Emitter::storeFirst(Value value, int64_t count, Value address, unsigned ali
     store(value, address, alignment);
     return;
   }
-  LLVM::MaskedStoreOp::create(builder, loc, value, address, mask(lanes, count),
-                              builder.getI32IntegerAttr(alignment));
+  storeMasked(value, address, mask(lanes, count), alignment);
+}
+
+Value Emitter::lanesBelow(Value count, int64_t lanes) {
+  llvm::SmallVector<int32_t> indices(lanes);
+  for (int64_t i = 0; i < lanes; ++i) {
+    indices[i] = static_cast<int32_t>(i);
+  }
+  auto type = VectorType::get({lanes}, builder.getI32Type());
+  Value index = arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, ArrayRef(indices)));
+  return less(index, splat(narrow(min(count, lanes)), lanes));
+}
+
+Value Emitter::loadMasked(Type type, Value address, Value mask, unsigned alignment) {
+  Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
+  return LLVM::MaskedLoadOp::create(builder, loc, type, address, mask, zero,
+                                    builder.getI32IntegerAttr(alignment), /*nontemporal=*/nullptr);
+}
+
+void Emitter::storeMasked(Value value, Value address, Value mask, unsigned alignment) {
+  LLVM::MaskedStoreOp::create(builder, loc, value, address, mask, builder.getI32IntegerAttr(alignment));
+}
+
+void Emitter::prefetch(Value address) {
+  constexpr unsigned read = 0, everyLevel = 3, data = 1;
+  LLVM::Prefetch::create(builder, loc, address, read, everyLevel, data);
 }
 
 Values Emitter::loop(Value begin, Value end, Value step, ValueRange init, const LoopBody &body) {

@@ -84,6 +84,11 @@ public:
   // The first `count` (at most `lanes`) elements of a vector; the rest read as zero and are not stored.
   Value loadFirst(Type element, int64_t lanes, int64_t count, Value address, unsigned alignment = 4);
   void storeFirst(Value value, int64_t count, Value address, unsigned alignment = 4);
+  // The lanes below a count known at run time (any integer); the masked-out lanes read as zero.
+  Value lanesBelow(Value count, int64_t lanes);
+  Value loadMasked(Type type, Value address, Value mask, unsigned alignment = 4);
+  void storeMasked(Value value, Value address, Value mask, unsigned alignment = 4);
+  void prefetch(Value address);
 
   // Control flow.
   using LoopBody = std::function<Values(Value iv, mlir::ValueRange carried)>;

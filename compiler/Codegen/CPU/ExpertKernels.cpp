@@ -1,7 +1,7 @@
 // Grouped matrix products over experts: experts_gate_up, experts_down. Work is (expert with rows, column
 // unit); an expert without rows is never visited and costs nothing.
 #include "compiler/Codegen/CPU/Kernels.h"
-#include "compiler/Codegen/CPU/Panel.h"
+#include "compiler/Codegen/CPU/PanelProduct.h"
 
 using namespace mlir;
 
@@ -10,7 +10,7 @@ namespace smelt::codegen::cpu {
 namespace {
 
 // Calls compute(expert, firstSlot, rows, column) for every row block of every active expert; `fill` loads the
-// panel. A worker that stays with one expert of a single row block loads its rows once.
+// rows. A worker that stays with one expert of a single row block loads its rows once.
 void overExperts(
     Emitter &e, KernelFrame &frame, const RoutingPlan &plan, int64_t rowBlock, int64_t columnUnits,
     const std::function<void(Value firstSlot, Value rows)> &fill,
@@ -41,57 +41,55 @@ Value expertWeight(Emitter &e, Value table, Value expert) {
 
 int64_t emitExpertsGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t hidden = k.param("hidden"), width = k.param("expert_hidden");
-  Panel panel(e, hidden, k.weightType());
-  ColumnUnits units(width);
-  Type wType = e.elementType(k.weightType());
+  RowBlock block(e, hidden, k.weightType());
+  PanelProduct product(e, block, hidden, k.weightType(), 2);
+  PanelUnits units(width, 2);
   RoutingPlan plan{k.param("experts"), k.param("top_k"), frame.binding(1)};
   Value xn = frame.binding(0), gates = frame.binding(2), ups = frame.binding(3), h = frame.binding(4);
   Value slotToken = plan.slotToken(e);
-  int64_t productBytes = panel.rowBlock() * units.widest * 4;
-  Value panelMemory = frame.scratch();
-  Value gateProduct = e.at(panelMemory, e.builder.getI8Type(), panel.bytes());
-  Value upProduct = e.at(gateProduct, e.builder.getI8Type(), productBytes);
+  Value memory = frame.scratch();
+  Value productScratch = e.at(memory, e.builder.getI8Type(), block.bytes());
 
   auto fill = [&](Value slot, Value rows) {
-    panel.copyRows(panelMemory, rows, xn, e.c(hidden),
+    block.copyRows(memory, rows, xn, e.c(hidden),
                    [&](Value row) { return e.loadI32(slotToken, e.add(slot, row)); });
   };
   auto compute = [&](Value expert, Value slot, Value rows, Value unit) {
-    Value begin = units.begin(e, unit), columns = units.columns(e, unit);
-    Value offset = e.mul(begin, hidden);
-    panel.multiply(panelMemory, rows, e.at(expertWeight(e, gates, expert), wType, offset), columns, width,
-                   gateProduct, units.widest);
-    panel.multiply(panelMemory, rows, e.at(expertWeight(e, ups, expert), wType, offset), columns, width,
-                   upProduct, units.widest);
-    e.loop(e.c(0), rows, 1, [&](Value row) {
-      Value at = e.mul(row, units.widest);
-      swigluRow(e, e.at(gateProduct, e.f32(), at), e.at(upProduct, e.f32(), at),
-                e.at(h, e.f32(), e.add(e.mul(e.add(slot, row), width), begin)), columns);
-    });
+    Values pair = {expertWeight(e, gates, expert), expertWeight(e, ups, expert)};
+    product.run({memory, rows, pair, units.first(e, unit), units.panels(e, unit), e.c(width)}, productScratch,
+                [&](const PanelProduct::Result &result) {
+                  storeSwiglu(e, result, e.at(h, e.f32(), e.mul(e.add(slot, result.row), width)));
+                });
   };
-  overExperts(e, frame, plan, panel.rowBlock(), units.count, fill, compute);
-  return panel.bytes() + 2 * productBytes;
+  overExperts(e, frame, plan, block.capacity(), units.count, fill, compute);
+  return block.bytes() + product.scratchBytes();
 }
 
 int64_t emitExpertsDown(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t hidden = k.param("hidden"), width = k.param("expert_hidden");
-  Panel panel(e, width, k.weightType());
-  ColumnUnits units(hidden);
-  Type wType = e.elementType(k.weightType());
+  RowBlock block(e, width, k.weightType());
+  PanelProduct product(e, block, width, k.weightType(), 1);
+  PanelUnits units(hidden, 1);
   RoutingPlan plan{k.param("experts"), k.param("top_k"), frame.binding(1)};
   Value h = frame.binding(0), downs = frame.binding(2), y = frame.binding(3);
-  Value panelMemory = frame.scratch();
+  Value memory = frame.scratch();
+  Value productScratch = e.at(memory, e.builder.getI8Type(), block.bytes());
 
   auto fill = [&](Value slot, Value rows) {
-    panel.copyRows(panelMemory, rows, h, e.c(width), [&](Value row) { return e.add(slot, row); });
+    block.copyRows(memory, rows, h, e.c(width), [&](Value row) { return e.add(slot, row); });
   };
   auto compute = [&](Value expert, Value slot, Value rows, Value unit) {
-    Value begin = units.begin(e, unit), columns = units.columns(e, unit);
-    panel.multiply(panelMemory, rows, e.at(expertWeight(e, downs, expert), wType, e.mul(begin, width)),
-                   columns, hidden, e.at(y, e.f32(), e.add(e.mul(slot, hidden), begin)), hidden);
+    Value weight = expertWeight(e, downs, expert);
+    product.run({memory, rows, {weight}, units.first(e, unit), units.panels(e, unit), e.c(hidden)},
+                productScratch, [&](const PanelProduct::Result &result) {
+                  Value at = e.add(e.mul(e.add(slot, result.row), hidden), result.column);
+                  for (auto [v, sum] : llvm::enumerate(result.sums[0])) {
+                    storeColumns(e, result, v, sum, e.at(y, e.f32(), at));
+                  }
+                });
   };
-  overExperts(e, frame, plan, panel.rowBlock(), units.count, fill, compute);
-  return panel.bytes();
+  overExperts(e, frame, plan, block.capacity(), units.count, fill, compute);
+  return block.bytes() + product.scratchBytes();
 }
 
 } // namespace smelt::codegen::cpu

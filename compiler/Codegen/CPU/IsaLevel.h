@@ -7,10 +7,10 @@
 
 namespace smelt::codegen::cpu {
 
-// Columns a register tile computes at once for a given number of rows.
+// Rows and panels of 16 result columns that are multiplied in registers at once.
 struct RegisterTile {
   int64_t rows;
-  int64_t columns;
+  int64_t panels;
 };
 
 struct IsaLevel {
@@ -20,11 +20,9 @@ struct IsaLevel {
   uint64_t required;               // SMELT_CPU_* bits
   int64_t lanes;                   // f32 lanes of a vector register
   bool bf16_dot;                   // bf16 weights meet bf16 activations in VDPBF16PS
-  std::vector<RegisterTile> tiles; // rows descending; every columns value divides kColumnGroup
+  bool masked_stores;              // a masked store costs no more than a whole one
+  std::vector<RegisterTile> tiles; // rows descending, the last of one row
 };
-
-// Register tiles are laid side by side in groups of this many columns.
-inline constexpr int64_t kColumnGroup = 8;
 
 // Best first.
 const std::vector<IsaLevel> &isaLevels();

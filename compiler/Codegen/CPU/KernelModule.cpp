@@ -53,6 +53,10 @@ OwningOpRef<ModuleOp> buildKernelModule(MLIRContext &context, const KernelDesc &
     error = "the cpu target has no kernel of role '" + kernel.role + "'";
     return nullptr;
   }
+  if (multipliesWeights(kernel.role) && kernel.layout() != WeightLayout::panel16) {
+    error = "kernel '" + kernel.name + "' reads weights in row_major; the cpu target multiplies panel16";
+    return nullptr;
+  }
   OpBuilder builder(&context);
   Location loc = UnknownLoc::get(&context);
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);

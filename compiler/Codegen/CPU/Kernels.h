@@ -23,18 +23,8 @@ int64_t emitCombineResidual(Emitter &, KernelFrame &, const KernelDesc &);
 // Null for a role this target does not implement.
 KernelEmitter kernelEmitter(const std::string &role);
 
-// Result columns shared out in units of kUnitColumns; the last unit takes the rest, so that no unit is
-// narrower than a register tile unless the whole result is.
-struct ColumnUnits {
-  explicit ColumnUnits(int64_t total);
-  Value begin(Emitter &e, Value unit) const;
-  Value columns(Emitter &e, Value unit) const;
-
-  int64_t total;
-  int64_t count;
-  int64_t widest; // columns of the last unit
-};
-inline constexpr int64_t kUnitColumns = 32;
+// Whether kernels of a role multiply with weights; this target does so in layout panel16 only.
+bool multipliesWeights(const std::string &role);
 
 // Layout of the routing plan: offsets[E + 1] | active_count | active[E] | slot_token[T * k] | slot_of[T * k].
 struct RoutingPlan {
@@ -46,11 +36,5 @@ struct RoutingPlan {
   Value slotToken(Emitter &e) const { return e.at(base, e.i32(), 2 * experts + 2); }
   Value slotOf(Emitter &e, Value tokens) const { return e.at(slotToken(e), e.i32(), e.mul(tokens, top_k)); }
 };
-
-// x_out[c] = x_in[c] + scale * update[c] over `count` columns known at run time.
-void addScaledRow(Emitter &e, Value update, Value xIn, Value xOut, Value count, Value scale);
-
-// gate[c] = silu(gate[c]) * up[c] into h, over `count` columns known at run time.
-void swigluRow(Emitter &e, Value gate, Value up, Value h, Value count);
 
 } // namespace smelt::codegen::cpu

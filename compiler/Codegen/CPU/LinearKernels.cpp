@@ -1,6 +1,7 @@
 // Kernels around one dense matrix product: norm_linear, linear_residual, gate_up.
 #include "compiler/Codegen/CPU/Kernels.h"
-#include "compiler/Codegen/CPU/Panel.h"
+#include "compiler/Codegen/CPU/PanelProduct.h"
+#include "compiler/Codegen/CPU/VectorMath.h"
 
 #include <algorithm>
 
@@ -10,7 +11,7 @@ namespace smelt::codegen::cpu {
 
 namespace {
 
-// Claims units of (row block, column unit). `fill` loads the panel when a worker enters another row block;
+// Claims units of (row block, column unit). `fill` loads the rows when a worker enters another row block;
 // `compute` does one unit. firstRow and rows describe the block; `column` is the unit within it.
 void overRowBlocks(Emitter &e, KernelFrame &frame, Value rows, int64_t rowBlock, int64_t columnUnits,
                    const std::function<void(Value firstRow, Value rows, Value column)> &fill,
@@ -30,15 +31,60 @@ void overRowBlocks(Emitter &e, KernelFrame &frame, Value rows, int64_t rowBlock,
 struct Projection {
   Value weight, bias; // bias may be null
   int64_t columns, offset;
+  PanelUnits units;
+  int64_t firstUnit;
 };
+
+// The projection and the panels a unit of all of them stands for.
+struct ProjectionUnit {
+  Value weight, bias, offset, first, panels, columns;
+};
+
+ProjectionUnit selectProjection(Emitter &e, ArrayRef<Projection> projections, Value unit) {
+  ProjectionUnit chosen;
+  for (const Projection &p : projections) {
+    Value local = e.sub(unit, p.firstUnit);
+    ProjectionUnit mine{
+        p.weight, p.bias, e.c(p.offset), p.units.first(e, local), p.units.panels(e, local), e.c(p.columns)};
+    if (!chosen.weight) {
+      chosen = mine;
+      continue;
+    }
+    Value here = e.lessEqual(e.c(p.firstUnit), unit);
+    auto pick = [&](Value ProjectionUnit::*field) {
+      if (mine.*field) {
+        chosen.*field = e.select(here, mine.*field, chosen.*field);
+      }
+    };
+    for (auto field : {&ProjectionUnit::weight, &ProjectionUnit::bias, &ProjectionUnit::offset,
+                       &ProjectionUnit::first, &ProjectionUnit::panels, &ProjectionUnit::columns}) {
+      pick(field);
+    }
+  }
+  return chosen;
+}
+
+// Adds the bias of a unit's columns to the rows of a block, once their products are in `out`.
+void addBias(Emitter &e, const ProjectionUnit &unit, Type biasType, Value out, Value rows, int64_t width) {
+  Value begin = e.mul(unit.first, kPanelColumns);
+  Value end = e.min(e.mul(e.add(unit.first, unit.panels), kPanelColumns), unit.columns);
+  e.loop(e.c(0), rows, 1, [&](Value row) {
+    Value outRow = e.at(out, e.f32(), e.mul(row, width));
+    e.loop(begin, end, 1, [&](Value column) {
+      Value address = e.at(outRow, e.f32(), column);
+      Value b = e.toFloat(e.load(biasType, e.at(unit.bias, biasType, column), 1), e.f32());
+      e.store(e.addf(e.load(e.f32(), address), b), address);
+    });
+  });
+}
 
 } // namespace
 
 int64_t emitNormLinear(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t in = k.param("in"), count = k.param("outs");
   bool gather = k.param("gather"), norm = k.param("norm"), emit = k.param("emit_norm");
-  Panel panel(e, in, k.weightType());
-  Type wType = e.elementType(k.weightType());
+  RowBlock block(e, in, k.weightType());
+  PanelProduct product(e, block, in, k.weightType(), 1);
 
   unsigned next = 0;
   Value x = frame.binding(next++);
@@ -46,34 +92,29 @@ int64_t emitNormLinear(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   Value rowList = gather ? frame.binding(next++) : Value();
   Value xn = emit ? frame.binding(next++) : Value();
   llvm::SmallVector<Projection> projections;
-  int64_t total = 0, narrowest = k.param("out0");
+  int64_t total = 0, units = 0;
   for (int64_t i = 0; i < count; ++i) {
     int64_t columns = k.param("out" + std::to_string(i));
-    projections.push_back({frame.binding(next++), Value(), columns, total});
+    projections.push_back({frame.binding(next++), Value(), columns, total, PanelUnits(columns, 1), units});
     total += columns;
-    narrowest = std::min(narrowest, columns);
+    units += projections.back().units.count;
   }
   for (int64_t i = 0; k.param("bias") && i < count; ++i) {
     projections[i].bias = frame.binding(next++);
   }
   Value out = frame.binding(next++);
   Value rows = frame.constantInt(0), eps = frame.constantFloat(1);
-  Value panelMemory = frame.scratch();
-  Value spareRow = e.at(panelMemory, e.builder.getI8Type(), panel.bytes());
+  Value memory = frame.scratch();
+  Value productScratch = e.at(memory, e.builder.getI8Type(), block.bytes());
+  Value spareRow = e.at(productScratch, e.builder.getI8Type(), product.scratchBytes());
 
-  int64_t units = 0;
-  llvm::SmallVector<int64_t> firstUnit;
-  for (const Projection &p : projections) {
-    firstUnit.push_back(units);
-    units += ColumnUnits(p.columns).count;
-  }
   auto fill = [&](Value first, Value blockRows, Value column) {
     auto rowIndex = [&](Value row) {
       Value absolute = e.add(first, row);
       return gather ? e.loadI32(rowList, absolute) : absolute;
     };
     if (!norm) {
-      panel.copyRows(panelMemory, blockRows, x, e.c(in), rowIndex);
+      block.copyRows(memory, blockRows, x, e.c(in), rowIndex);
       return;
     }
     std::function<Value(Value)> emitRow;
@@ -83,105 +124,83 @@ int64_t emitNormLinear(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
         return e.select(e.equal(column, e.c(0)), e.at(xn, e.f32(), e.mul(e.add(first, row), in)), spareRow);
       };
     }
-    panel.normRows(panelMemory, blockRows, x, e.c(in), rowIndex, {normWeight, eps, emitRow});
+    block.normRows(memory, blockRows, x, e.c(in), rowIndex, {normWeight, k.weightType(), eps, emitRow});
   };
   auto compute = [&](Value first, Value blockRows, Value column) {
-    const Projection &p0 = projections[0];
-    Value weight = p0.weight, bias = p0.bias, offset = e.c(p0.offset), unit = column;
-    Value columns = ColumnUnits(p0.columns).columns(e, column);
-    for (int64_t i = 1; i < count; ++i) {
-      const Projection &p = projections[i];
-      Value mine = e.lessEqual(e.c(firstUnit[i]), column);
-      Value local = e.sub(column, firstUnit[i]);
-      weight = e.select(mine, p.weight, weight);
-      bias = bias ? e.select(mine, p.bias, bias) : bias;
-      offset = e.select(mine, e.c(p.offset), offset);
-      unit = e.select(mine, local, unit);
-      columns = e.select(mine, ColumnUnits(p.columns).columns(e, local), columns);
-    }
-    Value begin = e.mul(unit, kUnitColumns);
-    Value target = e.at(out, e.f32(), e.add(e.mul(first, total), e.add(offset, begin)));
-    panel.multiply(panelMemory, blockRows, e.at(weight, wType, e.mul(begin, in)), columns, narrowest, target,
-                   total);
-    if (bias) {
-      e.loop(e.c(0), blockRows, 1, [&](Value row) {
-        Value outRow = e.at(target, e.f32(), e.mul(row, total));
-        e.loop(e.c(0), columns, 1, [&](Value c) {
-          Value address = e.at(outRow, e.f32(), c);
-          Value b = e.toFloat(e.load(wType, e.at(bias, wType, e.add(begin, c)), 1), e.f32());
-          e.store(e.addf(e.load(e.f32(), address), b), address);
-        });
-      });
+    ProjectionUnit unit = selectProjection(e, projections, column);
+    Value target = e.at(out, e.f32(), e.add(e.mul(first, total), unit.offset));
+    product.run({memory, blockRows, {unit.weight}, unit.first, unit.panels, unit.columns}, productScratch,
+                [&](const PanelProduct::Result &result) {
+                  Value address = e.at(target, e.f32(), e.add(e.mul(result.row, total), result.column));
+                  for (auto [v, sum] : llvm::enumerate(result.sums[0])) {
+                    storeColumns(e, result, v, sum, address);
+                  }
+                });
+    if (unit.bias) {
+      addBias(e, unit, e.elementType(k.weightType()), target, blockRows, total);
     }
   };
-  overRowBlocks(e, frame, rows, panel.rowBlock(), units, fill, compute);
-  return panel.bytes() + (emit ? (in * 4 + 63) / 64 * 64 : 0);
+  overRowBlocks(e, frame, rows, block.capacity(), units, fill, compute);
+  return block.bytes() + product.scratchBytes() + (emit ? (in * 4 + 63) / 64 * 64 : 0);
 }
 
 int64_t emitLinearResidual(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t in = k.param("in"), out = k.param("out");
-  Panel panel(e, in, k.weightType());
-  ColumnUnits units(out);
-  Type wType = e.elementType(k.weightType());
+  RowBlock block(e, in, k.weightType());
+  PanelProduct product(e, block, in, k.weightType(), 1);
+  PanelUnits units(out, 1);
   Value a = frame.binding(0), weight = frame.binding(1), xIn = frame.binding(2), xOut = frame.binding(3);
-  Value tokens = frame.constantInt(0), scale = frame.constantFloat(1);
-  Value panelMemory = frame.scratch();
-  Value product = e.at(panelMemory, e.builder.getI8Type(), panel.bytes());
+  Value tokens = frame.constantInt(0), scale = e.splat(frame.constantFloat(1), e.lanes());
+  Value memory = frame.scratch();
+  Value productScratch = e.at(memory, e.builder.getI8Type(), block.bytes());
 
   auto fill = [&](Value first, Value rows, Value) {
-    panel.copyRows(panelMemory, rows, a, e.c(in), [&](Value row) { return e.add(first, row); });
+    block.copyRows(memory, rows, a, e.c(in), [&](Value row) { return e.add(first, row); });
   };
   auto compute = [&](Value first, Value rows, Value unit) {
-    Value begin = units.begin(e, unit), columns = units.columns(e, unit);
-    panel.multiply(panelMemory, rows, e.at(weight, wType, e.mul(begin, in)), columns, out, product,
-                   units.widest);
-    e.loop(e.c(0), rows, 1, [&](Value row) {
-      Value position = e.add(e.mul(e.add(first, row), out), begin);
-      addScaledRow(e, e.at(product, e.f32(), e.mul(row, units.widest)), e.at(xIn, e.f32(), position),
-                   e.at(xOut, e.f32(), position), columns, scale);
-    });
+    product.run({memory, rows, {weight}, units.first(e, unit), units.panels(e, unit), e.c(out)},
+                productScratch, [&](const PanelProduct::Result &result) {
+                  Value at = e.add(e.mul(e.add(first, result.row), out), result.column);
+                  Value from = e.at(xIn, e.f32(), at), to = e.at(xOut, e.f32(), at);
+                  for (auto [v, sum] : llvm::enumerate(result.sums[0])) {
+                    storeColumns(e, result, v, e.fma(sum, scale, loadColumns(e, result, v, from)), to);
+                  }
+                });
   };
-  overRowBlocks(e, frame, tokens, panel.rowBlock(), units.count, fill, compute);
-  return panel.bytes() + panel.rowBlock() * units.widest * 4;
+  overRowBlocks(e, frame, tokens, block.capacity(), units.count, fill, compute);
+  return block.bytes() + product.scratchBytes();
 }
 
 int64_t emitGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t in = k.param("in"), out = k.param("out");
   bool norm = k.param("norm");
-  Panel panel(e, in, k.weightType());
-  ColumnUnits units(out);
-  Type wType = e.elementType(k.weightType());
+  RowBlock block(e, in, k.weightType());
+  PanelProduct product(e, block, in, k.weightType(), 2);
+  PanelUnits units(out, 2);
   unsigned next = 0;
   Value x = frame.binding(next++);
   Value normWeight = norm ? frame.binding(next++) : Value();
   Value gate = frame.binding(next++), up = frame.binding(next++), h = frame.binding(next++);
   Value tokens = frame.constantInt(0), eps = frame.constantFloat(1);
-  int64_t productBytes = panel.rowBlock() * units.widest * 4;
-  Value panelMemory = frame.scratch();
-  Value gateProduct = e.at(panelMemory, e.builder.getI8Type(), panel.bytes());
-  Value upProduct = e.at(gateProduct, e.builder.getI8Type(), productBytes);
+  Value memory = frame.scratch();
+  Value productScratch = e.at(memory, e.builder.getI8Type(), block.bytes());
 
   auto fill = [&](Value first, Value rows, Value) {
     auto rowIndex = [&](Value row) { return e.add(first, row); };
     if (norm) {
-      panel.normRows(panelMemory, rows, x, e.c(in), rowIndex, {normWeight, eps, {}});
+      block.normRows(memory, rows, x, e.c(in), rowIndex, {normWeight, k.weightType(), eps, {}});
     } else {
-      panel.copyRows(panelMemory, rows, x, e.c(in), rowIndex);
+      block.copyRows(memory, rows, x, e.c(in), rowIndex);
     }
   };
   auto compute = [&](Value first, Value rows, Value unit) {
-    Value begin = units.begin(e, unit), columns = units.columns(e, unit);
-    Value offset = e.mul(begin, in);
-    panel.multiply(panelMemory, rows, e.at(gate, wType, offset), columns, out, gateProduct, units.widest);
-    panel.multiply(panelMemory, rows, e.at(up, wType, offset), columns, out, upProduct, units.widest);
-    e.loop(e.c(0), rows, 1, [&](Value row) {
-      Value at = e.mul(row, units.widest);
-      swigluRow(e, e.at(gateProduct, e.f32(), at), e.at(upProduct, e.f32(), at),
-                e.at(h, e.f32(), e.add(e.mul(e.add(first, row), out), begin)), columns);
-    });
+    product.run({memory, rows, {gate, up}, units.first(e, unit), units.panels(e, unit), e.c(out)},
+                productScratch, [&](const PanelProduct::Result &result) {
+                  storeSwiglu(e, result, e.at(h, e.f32(), e.mul(e.add(first, result.row), out)));
+                });
   };
-  overRowBlocks(e, frame, tokens, panel.rowBlock(), units.count, fill, compute);
-  return panel.bytes() + 2 * productBytes;
+  overRowBlocks(e, frame, tokens, block.capacity(), units.count, fill, compute);
+  return block.bytes() + product.scratchBytes();
 }
 
 } // namespace smelt::codegen::cpu

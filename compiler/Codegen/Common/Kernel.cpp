@@ -15,4 +15,9 @@ int64_t KernelDesc::param(const std::string &key) const {
   return it->second;
 }
 
+WeightLayout KernelDesc::layout() const {
+  auto it = params.find("layout");
+  return it == params.end() ? WeightLayout::row_major : static_cast<WeightLayout>(it->second);
+}
+
 } // namespace smelt::codegen

@@ -11,6 +11,10 @@ namespace smelt::codegen {
 // Type of the weights a kernel reads; activations are always f32. Values are those of the `dtype` parameter.
 enum class WeightType : int64_t { f32 = 0, bf16 = 1 };
 
+// How the matrices a kernel reads lie in memory; docs/artifact.md. Values are those of the `layout`
+// parameter.
+enum class WeightLayout : int64_t { row_major = 0, panel16 = 1 };
+
 struct KernelDesc {
   std::string name;
   std::string role;
@@ -19,6 +23,7 @@ struct KernelDesc {
   // The parameter must be present; a missing one is a bug in the caller and aborts with its name.
   int64_t param(const std::string &key) const;
   WeightType weightType() const { return static_cast<WeightType>(param("dtype")); }
+  WeightLayout layout() const; // row_major when the kernel has no such parameter
 };
 
 } // namespace smelt::codegen

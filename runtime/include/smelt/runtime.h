@@ -161,7 +161,7 @@ typedef struct smelt_session_options {
    * the artifact holds for it (smelt_artifact_get_device), with the weights copied to its memory. For
    * smelt_memory_needed the name of a device target is taken as well, "cuda:sm_90a"; that needs no GPU. */
   const char *device;
-  /* Called while weights are copied to a device; see smelt_weights_preload. May be NULL. */
+  /* Called while weights are packed, or copied to a device; see smelt_weights_preload. May be NULL. */
   smelt_progress_fn progress;
   void *progress_user;
 } smelt_session_options;
@@ -178,6 +178,8 @@ typedef struct smelt_memory {
   uint32_t capacity;       /* after rounding */
   uint64_t device_weights; /* weights as a device keeps them; 0 on the CPU */
   uint64_t pinned;         /* host memory that the device copies from and to; not part of the total */
+  uint64_t packed_weights; /* the copy that CPU kernels read of weights with a layout of their own, shared by the
+                              sessions of one smelt_weights; not part of the total */
 } smelt_memory;
 /* SMELT_input: an option is out of range. SMELT_memory: the sizes overflow. */
 smelt_status smelt_memory_needed(const smelt_artifact *artifact, const smelt_session_options *options,

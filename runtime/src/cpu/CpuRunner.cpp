@@ -10,7 +10,7 @@ namespace smelt::runtime {
 using artifact::Buffer;
 using artifact::BufferKind;
 
-CpuRunner::CpuRunner(std::shared_ptr<const Artifact> artifact, std::shared_ptr<const BoundWeights> weights,
+CpuRunner::CpuRunner(std::shared_ptr<const Artifact> artifact, std::shared_ptr<const PackedWeights> weights,
                      MemoryPlan plan, bool measure)
     : StepRunner(plan.extent, plan.memory), owner(std::move(artifact)), weights(std::move(weights)),
       tables(owner->manifest()), interface(tables.buffers), plan(std::move(plan)) {
@@ -22,7 +22,7 @@ CpuRunner::CpuRunner(std::shared_ptr<const Artifact> artifact, std::shared_ptr<c
 Result<std::unique_ptr<StepRunner>> CpuRunner::create(std::shared_ptr<const Artifact> artifact,
                                                       std::shared_ptr<const BoundWeights> weights,
                                                       smelt_session_options &options) {
-  Result<uint32_t> variant = CodeImage::choose(*artifact, options.isa, cpuFeatures());
+  Result<uint32_t> variant = CodeImage::choose(*artifact, options.isa, cpuFeatures(), slowFeatures());
   if (!variant.ok()) {
     return variant.takeStatus();
   }
@@ -57,8 +57,16 @@ Result<std::unique_ptr<StepRunner>> CpuRunner::create(std::shared_ptr<const Arti
   if (!pool.ok()) {
     return pool.takeStatus();
   }
+  auto progress = [&](uint64_t done, uint64_t total) {
+    return !options.progress || options.progress(options.progress_user, done, total) == 0;
+  };
+  Result<std::shared_ptr<const PackedWeights>> packed =
+      PackedWeights::of(std::move(weights), **pool, progress);
+  if (!packed.ok()) {
+    return packed.takeStatus();
+  }
   std::unique_ptr<CpuRunner> runner(
-      new CpuRunner(std::move(artifact), std::move(weights), std::move(*plan), options.profile));
+      new CpuRunner(std::move(artifact), std::move(*packed), std::move(*plan), options.profile));
   runner->arena = std::move(*arena);
   runner->state = std::move(*state);
   runner->image = std::move(*image);

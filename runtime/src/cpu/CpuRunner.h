@@ -19,7 +19,7 @@ public:
   void resetProfile() override;
 
 private:
-  CpuRunner(std::shared_ptr<const Artifact> artifact, std::shared_ptr<const BoundWeights> weights,
+  CpuRunner(std::shared_ptr<const Artifact> artifact, std::shared_ptr<const PackedWeights> weights,
             MemoryPlan plan, bool measure);
   void fillTables();
   std::byte *buffer(int index) const {
@@ -27,7 +27,7 @@ private:
   }
 
   std::shared_ptr<const Artifact> owner;
-  std::shared_ptr<const BoundWeights> weights;
+  std::shared_ptr<const PackedWeights> weights;
   ProgramTables tables;
   StepInterface interface;
   MemoryPlan plan;

@@ -53,11 +53,9 @@ TEST_CASE("experts_gate_up, experts_down and combine_residual make one MoE layer
     for (Shape s : {Shape{1, 48, 40, 9, 3}, Shape{140, 42, 22, 5, 2}, Shape{9, 24, 6, 4, 4},
                     Shape{30, 70, 65, 13, 1}}) {
       Routing routing(s.tokens, s.experts, s.topK);
-      std::map<std::string, int64_t> params = {{"hidden", s.hidden},
-                                               {"expert_hidden", s.width},
-                                               {"experts", s.experts},
-                                               {"top_k", s.topK},
-                                               {"dtype", static_cast<int64_t>(type)}};
+      std::map<std::string, int64_t> params = {{"hidden", s.hidden},   {"expert_hidden", s.width},
+                                               {"experts", s.experts}, {"top_k", s.topK},
+                                               {"layout", 1},          {"dtype", static_cast<int64_t>(type)}};
       std::vector<Weights> gate, up, down;
       std::vector<void *> gates, ups, downs;
       for (int64_t e = 0; e < s.experts; ++e) {
@@ -66,9 +64,9 @@ TEST_CASE("experts_gate_up, experts_down and combine_residual make one MoE layer
         down.emplace_back(type, s.hidden * s.width, 300 + e, 0.2f);
       }
       for (int64_t e = 0; e < s.experts; ++e) {
-        gates.push_back(gate[e].data());
-        ups.push_back(up[e].data());
-        downs.push_back(down[e].data());
+        gates.push_back(gate[e].packed(s.width));
+        ups.push_back(up[e].packed(s.width));
+        downs.push_back(down[e].packed(s.hidden));
       }
       int64_t pairs = s.tokens * s.topK;
       Floats xn = randomFloats(s.tokens * s.hidden, 1), x = randomFloats(s.tokens * s.hidden, 2);

@@ -40,7 +40,7 @@ TEST_CASE("an unknown role is refused by name") {
 }
 
 TEST_CASE("text forms show the instructions the level promises") {
-  KernelDesc linear{"linear", "linear_residual", {{"in", 64}, {"out", 64}, {"dtype", 1}}};
+  KernelDesc linear{"linear", "linear_residual", {{"in", 64}, {"out", 64}, {"layout", 1}, {"dtype", 1}}};
   auto assembly = [&](const char *level) {
     std::string text, error;
     REQUIRE(cpu::printKernel(linear, *cpu::findIsaLevel(level), cpu::TextForm::assembly, text, error));

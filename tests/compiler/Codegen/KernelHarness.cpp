@@ -114,7 +114,7 @@ float fromBf16(uint16_t half) {
 }
 } // namespace
 
-Weights::Weights(WeightType type, size_t count, uint32_t seed, float scale, float offset) {
+Weights::Weights(WeightType type, size_t count, uint32_t seed, float scale, float offset) : type(type) {
   values = randomFloats(count, seed, scale);
   size_t width = type == WeightType::bf16 ? 2 : 4;
   bytes.resize(1 + count * width);
@@ -128,6 +128,20 @@ Weights::Weights(WeightType type, size_t count, uint32_t seed, float scale, floa
       std::memcpy(&bytes[1 + 4 * i], &values[i], 4);
     }
   }
+}
+
+void *Weights::packed(size_t rows) {
+  size_t columns = values.size() / rows, width = type == WeightType::bf16 ? 2 : 4;
+  size_t step = type == WeightType::bf16 ? 2 : 1, steps = (columns + step - 1) / step;
+  packedBytes.assign((rows + 15) / 16 * steps * 64 + 64, 0);
+  char *base = packedBytes.data() + (64 - reinterpret_cast<uintptr_t>(packedBytes.data()) % 64) % 64;
+  for (size_t n = 0; n < rows; ++n) {
+    for (size_t k = 0; k < columns; ++k) {
+      char *to = base + (n / 16 * steps + k / step) * 64 + (n % 16 * step + k % step) * width;
+      std::memcpy(to, &bytes[1 + (n * columns + k) * width], width);
+    }
+  }
+  return base;
 }
 
 float asOperand(float value, const cpu::IsaLevel &level, WeightType type) {

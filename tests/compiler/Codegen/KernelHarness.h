@@ -48,11 +48,14 @@ class Weights {
 public:
   Weights(WeightType type, size_t count, uint32_t seed, float scale = 1.0f, float offset = 0.0f);
   void *data() { return bytes.data() + 1; }
+  // A matrix of `rows` rows in layout panel16, aligned as the runtime aligns it.
+  void *packed(size_t rows);
   float operator[](size_t i) const { return values[i]; }
   Floats values;
 
 private:
-  std::vector<char> bytes;
+  WeightType type;
+  std::vector<char> bytes, packedBytes;
 };
 
 // What a dot product sees: bf16-rounded activations where the level multiplies in bf16.

@@ -51,6 +51,7 @@ TEST_CASE("norm_linear: RMSNorm, concatenated projections, bias, emitted rows, g
                            {"emit_norm", emit},
                            {"gather", gather},
                            {"bias", bias},
+                           {"layout", 1},
                            {"dtype", static_cast<int64_t>(type)}}};
         std::vector<Weights> weights, biases;
         for (int64_t i = 0; i < count; ++i) {
@@ -76,8 +77,8 @@ TEST_CASE("norm_linear: RMSNorm, concatenated projections, bias, emitted rows, g
         if (emit) {
           bindings.push_back(xn.data());
         }
-        for (Weights &w : weights) {
-          bindings.push_back(w.data());
+        for (int64_t i = 0; i < count; ++i) {
+          bindings.push_back(weights[i].packed(shape.outs[i]));
         }
         for (size_t i = 0; bias && i < biases.size(); ++i) {
           bindings.push_back(biases[i].data());
@@ -118,7 +119,7 @@ TEST_CASE("linear_residual adds a scaled product, in place or not") {
          {std::array<int64_t, 3>{1, 1056, 64}, {5, 42, 100}, {67, 30, 33}, {4, 6, 3}}) {
       KernelDesc kernel{"linear_residual_test",
                         "linear_residual",
-                        {{"in", in}, {"out", out}, {"dtype", static_cast<int64_t>(type)}}};
+                        {{"in", in}, {"out", out}, {"layout", 1}, {"dtype", static_cast<int64_t>(type)}}};
       Floats a = randomFloats(tokens * in, 1), x = randomFloats(tokens * out, 2);
       Weights weight(type, in * out, 3);
       float scale = 0.5f;
@@ -135,8 +136,8 @@ TEST_CASE("linear_residual adds a scaled product, in place or not") {
       LoadedKernel loaded(kernel, level);
       Floats separate(tokens * out, NAN);
       std::vector<int32_t> constants = {static_cast<int32_t>(tokens), bitsOf(scale)};
-      loaded.run({a.data(), weight.data(), x.data(), separate.data()}, constants, workers);
-      loaded.run({a.data(), weight.data(), x.data(), x.data()}, constants, workers);
+      loaded.run({a.data(), weight.packed(out), x.data(), separate.data()}, constants, workers);
+      loaded.run({a.data(), weight.packed(out), x.data(), x.data()}, constants, workers);
       CHECK(relativeError(separate, expected) < kTolerance);
       CHECK(x == separate);
     }
@@ -147,9 +148,10 @@ TEST_CASE("gate_up: SwiGLU of two projections") {
   forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
     for (auto [tokens, in, out] : {std::array<int64_t, 3>{1, 64, 40}, {6, 42, 33}, {66, 24, 7}}) {
       for (bool norm : {false, true}) {
-        KernelDesc kernel{"gate_up_test",
-                          "gate_up",
-                          {{"in", in}, {"out", out}, {"norm", norm}, {"dtype", static_cast<int64_t>(type)}}};
+        KernelDesc kernel{
+            "gate_up_test",
+            "gate_up",
+            {{"in", in}, {"out", out}, {"norm", norm}, {"layout", 1}, {"dtype", static_cast<int64_t>(type)}}};
         Floats x = randomFloats(tokens * in, 1), h(tokens * out, NAN);
         Weights normWeight(type, in, 2, 0.2f, 1.0f), gate(type, in * out, 3), up(type, in * out, 4);
         std::vector<double> expected;
@@ -170,7 +172,7 @@ TEST_CASE("gate_up: SwiGLU of two projections") {
         if (norm) {
           bindings.push_back(normWeight.data());
         }
-        bindings.insert(bindings.end(), {gate.data(), up.data(), h.data()});
+        bindings.insert(bindings.end(), {gate.packed(out), up.packed(out), h.data()});
         LoadedKernel(kernel, level).run(bindings, {static_cast<int32_t>(tokens), bitsOf(kEps)}, workers);
         CHECK(relativeError(h, expected) < (norm ? tolerance(level, type) : kTolerance));
       }
@@ -178,18 +180,27 @@ TEST_CASE("gate_up: SwiGLU of two projections") {
   });
 }
 
-TEST_CASE("embed copies and widens rows") {
+TEST_CASE("embed copies and widens rows of a table in either layout") {
   forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
-    int64_t hidden = 42, vocab = 11;
-    KernelDesc kernel{
-        "embed_test", "embed", {{"hidden", hidden}, {"vocab", vocab}, {"dtype", static_cast<int64_t>(type)}}};
-    Weights table(type, hidden * vocab, 1);
-    std::vector<int32_t> tokens = {3, 0, 10, 3};
-    Floats out(tokens.size() * hidden, NAN);
-    LoadedKernel(kernel, level).run({tokens.data(), table.data(), out.data()}, {4}, workers);
-    for (size_t t = 0; t < tokens.size(); ++t) {
-      for (int64_t i = 0; i < hidden; ++i) {
-        REQUIRE(out[t * hidden + i] == table[tokens[t] * hidden + i]);
+    for (int64_t hidden : {42, 33}) {
+      for (WeightLayout layout : {WeightLayout::row_major, WeightLayout::panel16}) {
+        int64_t vocab = 37;
+        KernelDesc kernel{"embed_test",
+                          "embed",
+                          {{"hidden", hidden},
+                           {"vocab", vocab},
+                           {"layout", static_cast<int64_t>(layout)},
+                           {"dtype", static_cast<int64_t>(type)}}};
+        Weights table(type, hidden * vocab, 1);
+        std::vector<int32_t> tokens = {3, 0, 36, 16, 3};
+        Floats out(tokens.size() * hidden, NAN);
+        void *data = layout == WeightLayout::panel16 ? table.packed(vocab) : table.data();
+        LoadedKernel(kernel, level).run({tokens.data(), data, out.data()}, {5}, workers);
+        for (size_t t = 0; t < tokens.size(); ++t) {
+          for (int64_t i = 0; i < hidden; ++i) {
+            REQUIRE(out[t * hidden + i] == table[tokens[t] * hidden + i]);
+          }
+        }
       }
     }
   });
@@ -197,19 +208,33 @@ TEST_CASE("embed copies and widens rows") {
 
 TEST_CASE("a row's bits do not depend on the rows beside it") {
   forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
-    int64_t in = 106, out = 72, tokens = 71;
-    KernelDesc kernel{"gate_up_test",
-                      "gate_up",
-                      {{"in", in}, {"out", out}, {"norm", 0}, {"dtype", static_cast<int64_t>(type)}}};
-    Floats x = randomFloats(tokens * in, 1), all(tokens * out), one(out);
+    int64_t in = 107, out = 72, tokens = 103;
+    KernelDesc kernel{
+        "gate_up_test",
+        "gate_up",
+        {{"in", in}, {"out", out}, {"norm", 0}, {"layout", 1}, {"dtype", static_cast<int64_t>(type)}}};
+    Floats x = randomFloats(tokens * in, 1), alone(tokens * out);
     Weights gate(type, in * out, 3), up(type, in * out, 4);
+    void *gatePanels = gate.packed(out), *upPanels = up.packed(out);
     LoadedKernel loaded(kernel, level);
-    loaded.run({x.data(), gate.data(), up.data(), all.data()}, {static_cast<int32_t>(tokens), 0}, workers);
     for (int64_t t = 0; t < tokens; ++t) {
-      loaded.run({&x[t * in], gate.data(), up.data(), one.data()}, {1, 0}, 1);
-      REQUIRE(std::memcmp(one.data(), &all[t * out], out * 4) == 0);
+      loaded.run({&x[t * in], gatePanels, upPanels, &alone[t * out]}, {1, 0}, 1);
+    }
+    for (int32_t rows : {2, 3, 5, 6, 7, 8, 11, 12, 13, 21, 35, 95, 97, 103}) {
+      Floats together(rows * out, NAN);
+      loaded.run({x.data(), gatePanels, upPanels, together.data()}, {rows, 0}, workers);
+      INFO("rows " << rows);
+      REQUIRE(std::memcmp(together.data(), alone.data(), together.size() * 4) == 0);
     }
   });
+}
+
+TEST_CASE("weights in another layout than panel16 are refused by name") {
+  KernelDesc kernel{"down", "linear_residual", {{"in", 4}, {"out", 4}, {"dtype", 0}}};
+  cpu::CompiledKernels compiled;
+  std::string error;
+  REQUIRE(!cpu::compileKernels({kernel}, {&cpu::isaLevels().front()}, {}, compiled, error));
+  CHECK(error.find("'down' reads weights in row_major") != std::string::npos);
 }
 
 TEST_CASE("no row beyond the last is written, whatever the number of rows") {
@@ -226,13 +251,15 @@ TEST_CASE("no row beyond the last is written, whatever the number of rows") {
                        {"emit_norm", 0},
                        {"gather", 0},
                        {"bias", 0},
+                       {"layout", 1},
                        {"dtype", static_cast<int64_t>(type)}}};
     LoadedKernel loaded(kernel, level);
     Weights weight(type, in * out, 1);
+    void *panels = weight.packed(out);
     constexpr int64_t kGuardRows = 8;
     for (int64_t rows = 1; rows <= 67; ++rows) {
       Floats x = randomFloats(rows * in, 2), y((rows + kGuardRows) * out, 7.0f);
-      loaded.run({x.data(), weight.data(), y.data()}, {static_cast<int32_t>(rows), 0}, workers);
+      loaded.run({x.data(), panels, y.data()}, {static_cast<int32_t>(rows), 0}, workers);
       for (size_t i = rows * out; i < y.size(); ++i) {
         REQUIRE(y[i] == 7.0f);
       }

@@ -8,7 +8,7 @@
 namespace smelt::tests {
 
 static uint64_t fusedTrace(const spec::ModelSpec &spec, bool unroll) {
-  LoweredModel lowered(spec, {.last_phase = "fuse", .unroll_visits = unroll});
+  LoweredModel lowered(spec, {.last_phase = "choose-layouts", .unroll_visits = unroll});
   return traceForward(lowered.model());
 }
 

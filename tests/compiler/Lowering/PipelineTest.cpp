@@ -40,14 +40,15 @@ TEST_CASE("random specs become programs, looped and unrolled") {
 }
 
 TEST_CASE("every phase leaves its level") {
-  const std::vector<std::string> names = {"canonicalize", "fuse", "plan-memory", "to-kernels"};
+  const std::vector<std::string> names = {"canonicalize", "fuse", "choose-layouts", "plan-memory",
+                                          "to-kernels"};
   REQUIRE(lowering::phases().size() == names.size());
   for (size_t i = 0; i < names.size(); ++i) {
     CHECK(lowering::phases()[i].name == names[i]);
     LoweredModel lowered(smallSpec(), {.last_phase = names[i]});
-    CHECK(lowered.all<FusedOp>().empty() == (i == 0 || i == 3));
-    CHECK(lowered.all<BufferOp>().empty() == (i < 2));
-    CHECK(lowered.all<ProgramOp>().empty() == (i < 3));
+    CHECK(lowered.all<FusedOp>().empty() == (i == 0 || i == 4));
+    CHECK(lowered.all<BufferOp>().empty() == (i < 3));
+    CHECK(lowered.all<ProgramOp>().empty() == (i < 4));
   }
 }
 

@@ -61,3 +61,11 @@ smelt.model @m vocab_size(4) hidden_size(8) {
   // expected-error @+1 {{'smelt.weight' op has no experts, but its source 'layers.{layer}.{expert}.w' has {expert}}}
   smelt.weight @w : tensor<8x8xf32> from("layers.{layer}.{expert}.w") layers(0 to 3)
 }
+
+// -----
+
+// C4
+smelt.model @m vocab_size(4) hidden_size(8) {
+  // expected-error @+1 {{'smelt.weight' op has layout panel16, which is for matrices, but the type 'tensor<8xf32>'}}
+  smelt.weight @w : tensor<8xf32> from("norm") layout(panel16)
+}

@@ -399,3 +399,19 @@ smelt.model @m vocab_size(4) hidden_size(4) {
     }
   }
 }
+
+// -----
+
+// call C4
+smelt.model @m vocab_size(4) hidden_size(4) {
+  smelt.kernel @embed role("embed") params({hidden = 4, vocab = 4, dtype = 0, layout = 1})
+  smelt.weight @w : tensor<4x4xf32> from("w")
+  smelt.buffer @tokens kind(token_ids) dtype(i32) size(per_token = 4)
+  smelt.buffer @x kind(workspace) dtype(f32) size(per_token = 16)
+  smelt.program {
+    smelt.block {
+      // expected-error @+1 {{'smelt.call' op argument 'weight' (@w) has layout row_major but the kernel takes panel16}}
+      smelt.call @embed(buffer @tokens, weight @w, buffer @x) constants(token_count)
+    }
+  }
+}

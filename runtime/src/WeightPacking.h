@@ -1,0 +1,44 @@
+// The weights of an artifact as CPU kernels read them: matrices packed into panels, everything else where its
+// file has it.
+#pragma once
+
+#include "runtime/src/SystemMemory.h"
+#include "runtime/src/ThreadPool.h"
+#include "runtime/src/WeightBinding.h"
+
+#include <functional>
+
+namespace smelt::runtime {
+
+// Bytes of the packed copy: every tensor of a layout other than row_major, each at a multiple of 64.
+uint64_t packedBytes(const artifact::Manifest &manifest);
+
+class PackedWeights {
+public:
+  // Returns false to stop.
+  using Progress = std::function<bool(uint64_t done, uint64_t total)>;
+
+  // The packed form of the weights, made unless another session uses it already. Packs on all workers of the
+  // pool. Pages of the files are dropped again once they are read.
+  // SMELT_memory: no room for the packed copy. SMELT_io: a file was cut short. SMELT_interrupted.
+  static Result<std::shared_ptr<const PackedWeights>> of(std::shared_ptr<const BoundWeights> source,
+                                                         ThreadPool &pool, const Progress &progress);
+
+  // One tensor; `layer` counts from the weight's first layer.
+  const void *tensor(uint32_t weight, uint32_t layer) const { return table(weight, layer)[0]; }
+  // The tensors of all experts of a layer.
+  const void *const *table(uint32_t weight, uint32_t layer) const;
+
+  uint64_t bytes() const { return memory.size(); } // of the packed copy
+  uint64_t hugeBytes() const;                      // of it in large pages, as the system says now
+
+private:
+  PackedWeights() = default;
+  friend class WeightPacker;
+
+  std::shared_ptr<const BoundWeights> source;
+  Memory memory;
+  std::vector<std::vector<const void *>> pointers; // by weight: [layers][experts]
+};
+
+} // namespace smelt::runtime
