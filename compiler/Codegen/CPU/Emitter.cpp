@@ -123,8 +123,8 @@ void Emitter::storeMasked(Value value, Value address, Value mask, unsigned align
 }
 
 void Emitter::prefetch(Value address) {
-  constexpr unsigned read = 0, everyLevel = 3, data = 1;
-  LLVM::Prefetch::create(builder, loc, address, read, everyLevel, data);
+  constexpr unsigned read = 0, secondLevel = 2, data = 1;
+  LLVM::Prefetch::create(builder, loc, address, read, secondLevel, data);
 }
 
 Values Emitter::loop(Value begin, Value end, Value step, ValueRange init, const LoopBody &body) {

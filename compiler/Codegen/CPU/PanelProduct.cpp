@@ -15,6 +15,9 @@ constexpr unsigned kPanelAlignment = 64;
 constexpr int64_t kUnitPanels = 8;
 // Units a matrix is cut into at least, if it has the panels: workers that finish early find another.
 constexpr int64_t kFewestUnits = 4;
+// Tiles of fewer rows read weights as fast as memory gives them, so there is nothing to gain by reading
+// ahead.
+constexpr int64_t kFewestReadAheadRows = 4;
 } // namespace
 
 int64_t panelCount(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
@@ -43,7 +46,7 @@ PanelProduct::PanelProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightTy
     : e(e), rows(rows), depth(k), weights(weights), matrices(matrices),
       k_step(weights == WeightType::bf16 ? 2 : 1) {}
 
-int64_t PanelProduct::panelBytes() const { return (depth + k_step - 1) / k_step * kPanelColumns * 4; }
+int64_t PanelProduct::panelBytes() const { return steps() * kPanelColumns * 4; }
 
 int64_t PanelProduct::scratchBytes() const {
   int64_t tallest = e.isa.tiles.front().rows;
@@ -56,8 +59,23 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
     Value end = e.sub(operands.rows, e.rem(e.sub(operands.rows, row), shape.rows));
     int64_t width = std::max<int64_t>(1, shape.panels / matrices);
     e.when(e.less(row, end), [&] {
+      Value pace = shape.rows >= kFewestReadAheadRows
+                       ? e.div(e.c(width * kPanelColumns * 4 * shape.rows), e.sub(end, row))
+                       : Value();
       e.loop(e.c(0), operands.panels, width, [&](Value panel) {
-        e.loop(row, end, shape.rows, [&](Value r) { tile(operands, scratch, r, panel, shape, epilogue); });
+        e.loop(row, end, shape.rows, [&](Value r) {
+          ReadAhead ahead;
+          if (pace) {
+            Value next = e.add(operands.first, e.add(panel, width));
+            Value read = e.mul(e.div(e.sub(r, row), shape.rows), e.mul(pace, steps()));
+            for (Value matrix : operands.matrices) {
+              Value offset = e.add(e.mul(next, panelBytes()), read);
+              ahead.addresses.push_back(e.at(matrix, e.builder.getI8Type(), offset));
+            }
+            ahead.pace = pace;
+          }
+          tile(operands, scratch, r, panel, shape, ahead, epilogue);
+        });
       });
     });
     row = end;
@@ -65,7 +83,7 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
 }
 
 void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Value panel,
-                        const RegisterTile &shape, const Epilogue &epilogue) {
+                        const RegisterTile &shape, const ReadAhead &ahead, const Epilogue &epilogue) {
   int64_t width = std::max<int64_t>(1, shape.panels / matrices), per = vectors();
   // Panels past the unit's last one stand for that one again, and nothing of theirs is stored.
   llvm::SmallVector<Values, 2> addresses(matrices);
@@ -90,10 +108,10 @@ void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Valu
     for (const Values &of : addresses) {
       pointers.append(of);
     }
-    all = accumulate(rowAddress, shape.rows, pointers);
+    all = accumulate(rowAddress, shape.rows, pointers, ahead);
   } else {
     for (int64_t m = 0; m < matrices; ++m) {
-      Values sums = accumulate(rowAddress, shape.rows, addresses[m]);
+      Values sums = accumulate(rowAddress, shape.rows, addresses[m], ahead);
       for (int64_t r = 0; m + 1 < matrices && r < shape.rows; ++r) {
         for (int64_t v = 0; v < per; ++v) {
           e.store(sums[r * per + v], scratchAt(m, r, v));
@@ -130,11 +148,14 @@ void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Valu
   }
 }
 
-Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels) {
+Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
+                                const ReadAhead &ahead) {
   Values sums(rowCount * panels.size() * vectors(), e.splat(0.0, e.lanes()));
-  int64_t steps = (depth + k_step - 1) / k_step;
-  return e.loop(e.c(0), e.c(steps), e.c(1), sums, [&](Value k, ValueRange carried) {
+  return e.loop(e.c(0), e.c(steps()), e.c(1), sums, [&](Value k, ValueRange carried) {
     Values next(carried);
+    for (Value address : ahead.addresses) {
+      e.prefetch(e.at(address, e.builder.getI8Type(), e.mul(k, ahead.pace)));
+    }
     step(rowAddress, rowCount, panels, k, next);
     return next;
   });

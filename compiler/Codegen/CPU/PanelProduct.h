@@ -57,14 +57,21 @@ public:
   void run(const Operands &operands, Value scratch, const Epilogue &epilogue);
 
 private:
+  // Weights to bring into the L2 cache while a tile is multiplied: of each matrix `pace` bytes for every step
+  // of k, so that the tiles above each other share out the reading of the panels that come next.
+  struct ReadAhead {
+    Values addresses;
+    Value pace;
+  };
   void tile(const Operands &operands, Value scratch, Value row, Value panel, const RegisterTile &shape,
-            const Epilogue &epilogue);
+            const ReadAhead &ahead, const Epilogue &epilogue);
   // Sums by row, then panel pointer, then vector.
-  Values accumulate(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels);
+  Values accumulate(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, const ReadAhead &ahead);
   void step(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, Value k, Values &sums);
   Values weightVectors(Value address);
   Values broadcast(Value rowAddress, Value k);
   Value multiplyAdd(Value a, Value w, Value sum);
+  int64_t steps() const { return (depth + k_step - 1) / k_step; }
   int64_t vectors() const { return kPanelColumns / e.lanes(); } // of a panel
 
   Emitter &e;
