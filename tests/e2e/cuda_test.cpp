@@ -94,3 +94,23 @@ TEST_CASE("a token's logits on a GPU do not depend on the other sequences of the
     REQUIRE(both.row(rows[i]) == expected.row(i));
   }
 }
+
+TEST_CASE("a step on a GPU may want no logits") {
+  const spec::ModelSpec spec = goldenSpec("qwen3-moe-looped");
+  const RuntimeModel model = build(spec, forCuda()).model();
+  for (const size_t count : {size_t(5), size_t(12)}) { // of short steps, and of any
+    CAPTURE(count);
+    std::vector<int32_t> tokens = randomTokens(spec.vocab_size, count, 7);
+    RuntimeSession silent(model, onCuda()), asked(model, onCuda());
+    smelt_step step = {};
+    step.tokens = tokens.data();
+    step.token_count = tokens.size();
+    char *error = nullptr;
+    const smelt_status status = smelt_session_forward(silent.get(), &step, nullptr, &error);
+    CAPTURE(error ? error : "");
+    REQUIRE(status == SMELT_ok);
+    asked.append(tokens);
+    const std::vector<int32_t> next = {3, 1};
+    REQUIRE(silent.append(next).values == asked.append(next).values);
+  }
+}

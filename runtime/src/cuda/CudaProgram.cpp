@@ -1,5 +1,6 @@
 #include "runtime/src/cuda/CudaProgram.h"
 
+#include <algorithm>
 #include <map>
 
 namespace smelt::runtime::cuda {
@@ -39,6 +40,9 @@ public:
       static_cast<CallPlace &>(launch) = call;
       launch.firstBinding = program.pointers.size();
       launch.firstParameter = parameters;
+      launch.ofLogitRows = std::any_of(
+          call.call->constants()->begin(), call.call->constants()->end(),
+          [](const Constant *constant) { return constant->kind() == ConstantKind::logit_row_count; });
       firstConstants.push_back(first->second);
       parameters += call.call->bindings()->size() + call.call->constants()->size() + 2;
       for (const Binding *binding : *call.call->bindings()) {

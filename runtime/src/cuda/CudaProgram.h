@@ -20,6 +20,7 @@ struct DeviceStageCode {
 struct DeviceLaunch : CallPlace {
   size_t firstParameter = 0; // into CudaProgram::parameters
   size_t firstBinding = 0;   // into CudaProgram::pointers
+  bool ofLogitRows = false;  // has nothing to do in a step that wants no logits
 };
 
 class CudaProgram {

@@ -109,6 +109,9 @@ Status CudaRunner::enqueue(CudaProgram &program, const Extent &step, bool interr
 }
 
 Status CudaRunner::launch(CudaProgram &program, const DeviceLaunch &launch, const Extent &step) {
+  if (launch.ofLogitRows && step.logitRows == 0) {
+    return success(); // a grid has at least one block, which would find no row
+  }
   for (const DeviceStageCode &code : program.stages(launch)) {
     const DeviceStage &stage = *code.stage;
     auto x = unsigned(gridBlocks(*stage.grid_x(), step)), y = unsigned(gridBlocks(*stage.grid_y(), step)),
