@@ -69,6 +69,9 @@ public:
       }
     }
     dropTiedHead();
+    // However the input is cut into files, the output is the same.
+    std::ranges::sort(sources, {},
+                      [](const Source &source) -> const std::string & { return source.entry->name; });
     return verdict();
   }
 

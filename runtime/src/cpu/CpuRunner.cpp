@@ -90,7 +90,7 @@ void CpuRunner::fillTables() {
 
 Status CpuRunner::run(const StepBatch &batch, float *logits) {
   auto fill = [&](int index, std::span<const int32_t> values) {
-    if (index >= 0) {
+    if (index >= 0 && !values.empty()) { // memcpy takes no null pointer, not even for 0 bytes
       std::memcpy(buffer(index), values.data(), values.size_bytes());
     }
   };

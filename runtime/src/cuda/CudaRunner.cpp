@@ -66,7 +66,7 @@ Status CudaRunner::synchronize(std::string_view what) {
 
 void CudaRunner::fillInputs(const ProgramPlan &plan, const StepBatch &batch) {
   auto fill = [&](int index, std::span<const int32_t> values) {
-    if (index >= 0) {
+    if (index >= 0 && !values.empty()) { // memcpy takes no null pointer, not even for 0 bytes
       std::memcpy(inputs.data() + plan.offsets[size_t(index)], values.data(), values.size_bytes());
     }
   };
