@@ -1,10 +1,12 @@
 // config.json. A model without loops gets the model_type of the family that computes exactly what it does; a
-// looped one gets a model_type of its own, so that no loader runs it as if it had no loop.
+// looped one gets a model_type of its own, so that no loader runs it as if it had no loop. That file is read
+// back before it is returned.
 #include "compiler/Export/ExportFormats.h"
 
 #include "compiler/Spec/SpecNames.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 namespace smelt::exporting {
@@ -85,7 +87,9 @@ void addExperts(ordered_json &json, const ModelSpec &spec, const std::string &ty
   } else {
     json["moe_intermediate_size"] = moe.expert_hidden_size;
     json["intermediate_size"] = spec.mlp ? spec.mlp->hidden_size : moe.expert_hidden_size;
-    json["decoder_sparse_step"] = 1;
+    if (type == "qwen3_moe") {
+      json["decoder_sparse_step"] = 1;
+    }
     json["mlp_only_layers"] = ordered_json::array();
     const std::vector<int> layers = moeLayers(spec);
     for (size_t i = 0; i < layers.size(); ++i) {
@@ -98,9 +102,33 @@ void addExperts(ordered_json &json, const ModelSpec &spec, const std::string &ty
     json["norm_topk_prob"] = moe.renormalize;
   }
   if (moe.shared_experts > 0) {
-    json["n_shared_experts"] = moe.shared_experts;
     json["shared_expert_intermediate_size"] = moe.sharedWidth();
   }
+}
+
+// The same model in the words that a config leaves: shared experts are one as wide as all, and every segment
+// has its attention, whatever it is written under.
+ModelSpec inConfigWords(ModelSpec spec) {
+  spec.attention = spec.segments.front().attention;
+  if (spec.moe && spec.moe->shared_experts > 0) {
+    spec.moe->shared_expert_hidden_size = spec.moe->sharedWidth();
+    spec.moe->shared_experts = 1;
+  }
+  return spec;
+}
+
+// What keeps a config, read back, from being the model it was written for: segments with more of their own
+// than the heads that they have keys for. "" when it is the same.
+std::string readBack(const std::string &text, const ModelSpec &spec) {
+  const hf::ModelResult read = hf::parseConfig(text, "config.json", spec.name);
+  if (!read) {
+    return "read back, it has problems:\n" + read.diagnostics.text();
+  }
+  const hf::SpecConversion again = hf::toSpec(*read.model);
+  if (!again.spec) {
+    return fmt::format("read back, it would have {}", fmt::join(again.inexpressible, "; "));
+  }
+  return again.spec == inConfigWords(spec) ? "" : fmt::format("{}", fmt::join(beyondOneStack(spec), "; "));
 }
 
 ordered_json segmentsJson(const ModelSpec &spec) {
@@ -135,7 +163,7 @@ ExportResult huggingFaceConfig(const ModelSpec &spec) {
     json["_comment"] = {kLoopedComment};
     json["_not_expressed"] = beyond;
     json["model_type"] = hf::kLoopedType;
-    json["base_model_type"] = family.error.empty() ? ordered_json(family.type) : ordered_json(nullptr);
+    json["base_model_type"] = family.error.empty() ? std::string_view(family.type) : hf::kOwnLayers;
     if (!family.error.empty()) {
       json["_not_expressed"].push_back(family.error);
     }
@@ -150,12 +178,21 @@ ExportResult huggingFaceConfig(const ModelSpec &spec) {
     json["intermediate_size"] = spec.mlp->hidden_size;
   }
   if (!beyond.empty()) {
-    json["router"] = spec.moe ? ordered_json(spec::toString(spec.moe->router)) : ordered_json(nullptr);
+    if (spec.moe) {
+      json["router"] = spec::toString(spec.moe->router);
+    }
     json["qk_norm"] = spec::toString(spec.attention.qk_norm);
     json["segments"] = segmentsJson(spec);
   }
   json["dtype"] = "bfloat16";
-  return {.text = json.dump(2) + "\n", .status = SMELT_ok, .error = ""};
+  const std::string text = json.dump(2) + "\n";
+  if (beyond.empty()) {
+    return {.text = text, .status = SMELT_ok, .error = ""};
+  }
+  if (const std::string difference = readBack(text, spec); !difference.empty()) {
+    return refused(fmt::format("a config has no keys for all of {}: {}", spec.name, difference));
+  }
+  return {.text = text, .status = SMELT_ok, .error = ""};
 }
 
 } // namespace smelt::exporting

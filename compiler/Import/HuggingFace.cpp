@@ -38,6 +38,8 @@ struct Wrapper {
 constexpr Wrapper kWrappers[] = {{"llama4", "llama4_text"},
                                  {"gemma3", "gemma3_text"},
                                  {"mistral3", "mistral"},
+                                 {"qwen3_vl", "qwen3_vl_text"},
+                                 {"qwen3_vl_moe", "qwen3_vl_moe_text"},
                                  {"kimi_vl", "deepseek_v3"},
                                  {"kimi_k25", "kimi_k2"}};
 
@@ -205,10 +207,15 @@ std::string unknownType(const std::string &type) {
 }
 
 std::string unknownBase(const std::string &type) {
+  std::vector<std::string_view> known;
+  for (const Family &family : families()) {
+    known.push_back(family.model_type);
+  }
+  known.push_back(kOwnLayers);
   return type.empty()
-             ? fmt::format("'base_model_type' is missing or null: the model is of no family that can "
-                           "be read; budget the spec it was written from")
-             : fmt::format("'base_model_type' = \"{}\" is not a family of unlooped models", type);
+             ? fmt::format("'base_model_type' is missing or null; it must be {}", spec::listWords(known))
+             : fmt::format("'base_model_type' = \"{}\" is not a family{}; known are {}", type,
+                           spec::suggestion(type, known), spec::listWords(known));
 }
 
 } // namespace
@@ -246,7 +253,8 @@ ModelResult parseConfig(std::string_view text, std::string file, std::string nam
   const std::vector<Family> known = families();
   const bool looped = model.model_type == kLoopedType;
   const std::string type = looped ? wordAt(config, "base_model_type") : model.model_type;
-  const Family *family = findFamily(known, type);
+  constexpr Family own{kOwnLayers, readOwnLayers};
+  const Family *family = looped && type == kOwnLayers ? &own : findFamily(known, type);
   if (family == nullptr) {
     result.diagnostics.add(locateKey(text, start, looped ? "base_model_type" : "model_type"),
                            looped ? unknownBase(type) : unknownType(type));

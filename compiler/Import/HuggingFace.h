@@ -52,6 +52,8 @@ struct Model {
 
 // The type of the looped models that smeltc writes: the keys of `base_model_type` and "segments".
 inline constexpr std::string_view kLoopedType = "smelt_looped";
+// Their base_model_type when no published family has the layers.
+inline constexpr std::string_view kOwnLayers = "smelt_layers";
 
 // A model, or every problem found. SMELT_spec: the file is not a config that is understood in full; SMELT_io:
 // it cannot be read.

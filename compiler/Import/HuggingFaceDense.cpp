@@ -132,8 +132,8 @@ void readGemma3(ConfigReader &reader, Model &model) {
 
 std::span<const Family> denseFamilies() {
   static constexpr Family families[] = {
-      {"llama", readLlama}, {"qwen2", readQwen2},   {"qwen3", readQwen3},       {"mistral", readMistral},
-      {"gemma", readGemma}, {"gemma2", readGemma2}, {"gemma3_text", readGemma3}};
+      {"llama", readLlama},     {"qwen2", readQwen2}, {"qwen3", readQwen3},   {"qwen3_vl_text", readQwen3},
+      {"mistral", readMistral}, {"gemma", readGemma}, {"gemma2", readGemma2}, {"gemma3_text", readGemma3}};
   return families;
 }
 

@@ -69,6 +69,8 @@ std::vector<budget::LayerGroup> buildLayers(int64_t layers,
                                             const std::function<budget::Layer(int64_t)> &layer,
                                             int64_t visits = 1, bool looped = false);
 
+// The layers of base_model_type kOwnLayers.
+void readOwnLayers(ConfigReader &reader, Model &model);
 // "segments" of a looped model, after its family was read: visits, and the heads that segments have of their
 // own.
 void readSegments(ConfigReader &reader, Model &model);

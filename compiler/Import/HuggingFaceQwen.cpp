@@ -135,8 +135,10 @@ void readQwen3Next(ConfigReader &reader, Model &model) {
 } // namespace
 
 std::span<const Family> qwenMoeFamilies() {
-  static constexpr Family families[] = {
-      {"qwen2_moe", readQwen2Moe}, {"qwen3_moe", readQwen3Moe}, {"qwen3_next", readQwen3Next}};
+  static constexpr Family families[] = {{"qwen2_moe", readQwen2Moe},
+                                        {"qwen3_moe", readQwen3Moe},
+                                        {"qwen3_vl_moe_text", readQwen3Moe},
+                                        {"qwen3_next", readQwen3Next}};
   return families;
 }
 

@@ -9,9 +9,9 @@ using namespace smelt;
 
 namespace {
 
-std::map<std::string_view, int64_t> flopsOf(const char *name) {
+std::map<std::string_view, int64_t> flopsOf(const char *name, int64_t length = 4096) {
   std::map<std::string_view, int64_t> result;
-  const auto all = budget::conventions(tests::readFixture(name).architecture, 4096);
+  const auto all = budget::conventions(tests::readFixture(name).architecture, length);
   REQUIRE(all);
   for (const budget::Convention &convention : *all) {
     result[convention.name] = convention.training_flops;
@@ -45,6 +45,28 @@ TEST_CASE("the conventions of other tools come out to the last FLOP") {
     CHECK(deepseek[row.convention] == row.deepseek);
   }
   CHECK(mixtral["chinchilla"] - mixtral["palm"] == 6 * int64_t{32000} * 4096 + 9 * int64_t{32} * 32 * 4096);
+}
+
+// Figures that the tools' own threads give after their corrections: a pass of so many tokens, in TFLOPs.
+TEST_CASE("corrected figures of other tools' threads come out to every printed digit") {
+  const auto teraflops = [](int64_t per_token, int64_t tokens) {
+    return static_cast<double>(per_token) * static_cast<double>(tokens) / 1e12;
+  };
+  // maxtext pull 678: a top-2 mixture, a full sequence of 1024.
+  CHECK(teraflops(flopsOf("mixtral-8x7b", 1024)["palm"], 1024) == Approx(79.9766).margin(5e-5));
+  // maxtext pull 1988: the causal half of attention, and the weights, of sequences of 8192; with
+  // DeepSeek-V2-Lite scores of 192 and values of 128.
+  const struct {
+    const char *name;
+    double attention, weights;
+  } rows[] = {{"llama-2-7b", 211.106, 1299.004}, {"deepseek-v2-lite", 111.326, 481.947}};
+  for (const auto &row : rows) {
+    CAPTURE(row.name);
+    auto flops = flopsOf(row.name, 8192);
+    const double attention = teraflops(flops["palm"] - flops["maxtext"], 32768); // the other half
+    CHECK(attention == Approx(row.attention).margin(5e-4));
+    CHECK(teraflops(flops["maxtext"], 32768) - attention == Approx(row.weights).margin(5e-4));
+  }
 }
 
 TEST_CASE("windows cap what counts without a causal mask") {

@@ -61,7 +61,7 @@ TEST_CASE("every family is counted to the last parameter") {
       {"llama-2-7b", 6738415616},    {"llama-3-8b", 8030261248},      {"llama-4-scout", 107769861120},
       {"mistral-7b", 7241732096},    {"mixtral-8x22b", 140620634112}, {"phi-3.5-moe", 41873153344},
       {"qwen1.5-72b", 72287920128},  {"qwen2-57b-a14b", 57408658944}, {"qwen3-235b-a22b", 235093634560},
-      {"qwen3-32b", 32762123264},
+      {"qwen3-32b", 32762123264},    {"nanbeige4.2-3b", 4169800704},
   };
   for (const auto &[name, total] : totals) {
     CAPTURE(name);
