@@ -65,56 +65,85 @@ def splat_fill(out, seed, name):
         flat[begin:begin + x.numel()] = (n.to(torch.float32) * scale + mean).to(out.dtype)
 
 
+class Attention:
+    """A segment's [attention]: that of the spec with the segment's own keys."""
+
+    def __init__(self, table):
+        self.heads, self.kv_heads, self.head = table["query_heads"], table["kv_heads"], table["head_dim"]
+        self.theta = table.get("rope_theta", 10000.0)
+        self.qk_norm, self.bias = table.get("qk_norm", "none"), table.get("qkv_bias", False)
+        self.widths = [self.heads * self.head, self.kv_heads * self.head, self.kv_heads * self.head]
+        unknown = set(table) - {"query_heads", "kv_heads", "head_dim", "rope_theta", "qk_norm", "qkv_bias"}
+        if unknown or self.qk_norm not in ("none", "per_head", "full_width"):
+            raise ValueError(f"this baseline knows no attention with {', '.join(sorted(unknown)) or self.qk_norm}")
+
+
 class Config:
     """What the spec says, with its defaults."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
             spec = tomllib.load(file)
-        model, attention, moe = spec["model"], spec["attention"], spec.get("moe")
+        model, moe = spec["model"], spec.get("moe")
         self.name, self.vocab, self.hidden = model["name"], model["vocab_size"], model["hidden_size"]
         self.eps, self.tied = model.get("norm_eps", 1e-6), model.get("tie_embeddings", False)
-        self.heads, self.kv_heads, self.head = attention["query_heads"], attention["kv_heads"], attention["head_dim"]
-        self.theta = attention.get("rope_theta", 10000.0)
-        for key, plain in (("qk_norm", "none"), ("qkv_bias", False)):
-            if attention.get(key, plain) != plain:
-                raise ValueError(f"{path}: this baseline knows no {key}")
-        if moe is None or moe.get("shared_experts", 0):
-            raise ValueError(f"{path}: this baseline runs models whose every layer has routed experts alone")
-        self.experts, self.top_k, self.expert_hidden = moe["experts"], moe["top_k"], moe["expert_hidden_size"]
-        self.sigmoid, self.renormalize = moe.get("router", "softmax") == "sigmoid", moe.get("renormalize", True)
-        # Executed layers in order: (weights, scale).
-        self.layers, self.schedule = 0, []
+        self.mlp = spec.get("mlp", {}).get("hidden_size", 0)
+        if moe:
+            self.experts, self.top_k, self.expert_hidden = moe["experts"], moe["top_k"], moe["expert_hidden_size"]
+            self.sigmoid, self.renormalize = moe.get("router", "softmax") == "sigmoid", moe.get("renormalize", True)
+            self.shared = moe.get("shared_experts", 0) * moe.get("shared_expert_hidden_size", 0)
+        self.layers = []  # (attention, whether it has routed experts)
+        self.schedule = []  # executed layers in order: (layer, scale)
         for segment in spec["segment"]:
-            if segment.get("ffn", "moe") != "moe":
-                raise ValueError(f"{path}: this baseline knows no dense segments")
             count, visits = segment["layers"], segment.get("visits", 1)
             scale = segment.get("residual_scale", 1.0 / visits)
-            own = range(self.layers, self.layers + count)
+            if segment.get("kv_cache", "per_visit") != "per_visit":
+                raise ValueError(f"{path}: this baseline knows no kv_cache = \"{segment['kv_cache']}\"")
+            own = range(len(self.layers), len(self.layers) + count)
             block = segment.get("order", "block") == "block"
             self.schedule += [(layer, scale) for layer in own for _ in range(visits)] if not block else \
                 [(layer, scale) for _ in range(visits) for layer in own]
-            self.layers += count
+            attention = Attention({**spec["attention"], **segment.get("attention", {})})
+            self.layers += [(attention, segment.get("ffn", "moe" if moe else "dense") == "moe")] * count
 
 
 class Layer(torch.nn.Module):
     def __init__(self, config, index, device, seed):
         super().__init__()
-        self.config, self.index = config, index
+        self.config, (self.attention, self.sparse) = config, config.layers[index]
         prefix = f"model.layers.{index}."
 
-        def weight(name, *shape):
+        def filled(name, *shape):
             tensor = torch.empty(*shape, dtype=torch.bfloat16, device=device)
             splat_fill(tensor, seed, prefix + name)
-            return torch.nn.Parameter(tensor, requires_grad=False)
+            return tensor
 
-        hidden, head = config.hidden, config.head
+        def weight(name, *shape):
+            return torch.nn.Parameter(filled(name, *shape), requires_grad=False)
+
+        def joined(names, *shapes):
+            parts = [filled(name, *shape) for name, shape in zip(names, shapes)]
+            return torch.nn.Parameter(torch.cat(parts), requires_grad=False)
+
+        hidden, attention = config.hidden, self.attention
+        projections = [f"self_attn.{letter}_proj" for letter in "qkv"]
         self.norm1, self.norm2 = weight("input_layernorm.weight", hidden), weight("post_attention_layernorm.weight", hidden)
-        self.qkv = torch.nn.Parameter(torch.cat([
-            weight("self_attn.q_proj.weight", config.heads * head, hidden),
-            weight("self_attn.k_proj.weight", config.kv_heads * head, hidden),
-            weight("self_attn.v_proj.weight", config.kv_heads * head, hidden)]), requires_grad=False)
-        self.out = weight("self_attn.o_proj.weight", hidden, config.heads * head)
+        self.qkv = joined([p + ".weight" for p in projections], *((width, hidden) for width in attention.widths))
+        self.bias = joined([p + ".bias" for p in projections], *((width,) for width in attention.widths)) \
+            if attention.bias else None
+        if attention.qk_norm != "none":
+            per_head = attention.qk_norm == "per_head"
+            self.q_norm = weight("self_attn.q_norm.weight", attention.head if per_head else attention.widths[0])
+            self.k_norm = weight("self_attn.k_norm.weight", attention.head if per_head else attention.widths[1])
+        self.out = weight("self_attn.o_proj.weight", hidden, attention.widths[0])
+        self.dense = config.shared if self.sparse else config.mlp  # width of the SwiGLU that every token uses
+        if self.dense:
+            name = "mlp.shared_experts." if self.sparse else "mlp."
+            self.dense_gate_up = joined([name + "gate_proj.weight", name + "up_proj.weight"],
+                                        (self.dense, hidden), (self.dense, hidden))
+            self.dense_down = weight(name + "down_proj.weight", hidden, self.dense)
+        if not self.sparse:
+            return
         self.router = weight("mlp.gate.weight", config.experts, hidden)
         inner = config.expert_hidden
         gate_up = torch.empty(config.experts, 2 * inner, hidden, dtype=torch.bfloat16, device=device)
@@ -128,11 +157,24 @@ class Layer(torch.nn.Module):
 
     def forward(self, x, scale, k_cache, v_cache, positions, cos, sin, mask, how):
         """x [B, T, H]; caches [B, kv_heads, C, head]; positions [T]; mask [T, C], or none for a prompt from 0."""
-        config = self.config
+        x = x + scale * self.attend(x, k_cache, v_cache, positions, cos, sin, mask)
+        flat = F.rms_norm(x, (self.config.hidden,), self.norm2, self.config.eps).view(-1, self.config.hidden)
+        update = self.route(flat, how) if self.sparse else 0
+        if self.dense:
+            gate, up = F.linear(flat, self.dense_gate_up).chunk(2, -1)
+            update = update + F.linear(F.silu(gate) * up, self.dense_down)
+        return x + scale * update.view_as(x)
+
+    def attend(self, x, k_cache, v_cache, positions, cos, sin, mask):
+        config, attention = self.config, self.attention
         batch, count, _ = x.shape
-        q, k, v = F.linear(F.rms_norm(x, (config.hidden,), self.norm1, config.eps), self.qkv).split(
-            [config.heads * config.head, config.kv_heads * config.head, config.kv_heads * config.head], -1)
-        q, k, v = (t.view(batch, count, -1, config.head).transpose(1, 2) for t in (q, k, v))
+        normed = F.rms_norm(x, (config.hidden,), self.norm1, config.eps)
+        q, k, v = F.linear(normed, self.qkv, self.bias).split(attention.widths, -1)
+        if attention.qk_norm == "full_width":
+            q, k = (F.rms_norm(t, w.shape, w, config.eps) for t, w in ((q, self.q_norm), (k, self.k_norm)))
+        q, k, v = (t.view(batch, count, -1, attention.head).transpose(1, 2) for t in (q, k, v))
+        if attention.qk_norm == "per_head":
+            q, k = (F.rms_norm(t, w.shape, w, config.eps) for t, w in ((q, self.q_norm), (k, self.k_norm)))
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         k_cache.index_copy_(2, positions, k)
         v_cache.index_copy_(2, positions, v)
@@ -140,15 +182,17 @@ class Layer(torch.nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         else:
             y = F.scaled_dot_product_attention(q, k_cache, v_cache, attn_mask=mask, enable_gqa=True)
-        x = x + scale * F.linear(y.transpose(1, 2).reshape(batch, count, -1), self.out)
-        flat = F.rms_norm(x, (config.hidden,), self.norm2, config.eps).view(-1, config.hidden)
+        return F.linear(y.transpose(1, 2).reshape(batch, count, -1), self.out)
+
+    def route(self, flat, how):
+        config = self.config
         logits = F.linear(flat, self.router).float()
-        top, chosen = logits.topk(config.top_k, -1)
+        _, chosen = logits.topk(config.top_k, -1)
         share = logits.sigmoid() if config.sigmoid else logits.softmax(-1)
         share = share.gather(-1, chosen)
         if config.renormalize:
             share = share / share.sum(-1, keepdim=True)
-        return x + scale * EXPERTS[how](self, flat, chosen, share.to(x.dtype)).view_as(x)
+        return EXPERTS[how](self, flat, chosen, share.to(flat.dtype))
 
 
 def rotate(x, cos, sin):
@@ -196,7 +240,7 @@ class SmeltForCausalLM(torch.nn.Module):
         self.embedding = weight("model.embed_tokens.weight", config.vocab, config.hidden)
         self.norm = weight("model.norm.weight", config.hidden)
         self.head = self.embedding if config.tied else weight("lm_head.weight", config.vocab, config.hidden)
-        self.layers = torch.nn.ModuleList(Layer(config, i, device, seed) for i in range(config.layers))
+        self.layers = torch.nn.ModuleList(Layer(config, i, device, seed) for i in range(len(config.layers)))
         self.runs = list(self.layers)
 
     def set_compiled(self, compiled):
@@ -205,23 +249,26 @@ class SmeltForCausalLM(torch.nn.Module):
                      for layer in self.layers] if compiled else list(self.layers)
 
     def cache(self, batch, capacity):
-        shape = (batch, self.config.kv_heads, capacity, self.config.head)
-        make = lambda: [torch.zeros(shape, dtype=torch.bfloat16, device=self.device) for _ in self.config.schedule]
-        half = self.config.head // 2
-        angles = torch.arange(capacity, dtype=torch.float64).unsqueeze(-1) * \
-            self.config.theta ** (-2.0 * torch.arange(half, dtype=torch.float64) / self.config.head)
-        return {"k": make(), "v": make(), "capacity": capacity,
-                "cos": angles.cos().to(torch.bfloat16).to(self.device),
-                "sin": angles.sin().to(torch.bfloat16).to(self.device)}
+        attentions = [self.config.layers[layer][0] for layer, _ in self.config.schedule]
+        make = lambda: [torch.zeros((batch, a.kv_heads, capacity, a.head), dtype=torch.bfloat16, device=self.device)
+                        for a in attentions]
+        rotations = {}
+        for a in attentions:
+            angles = torch.arange(capacity, dtype=torch.float64).unsqueeze(-1) * \
+                a.theta ** (-2.0 * torch.arange(a.head // 2, dtype=torch.float64) / a.head)
+            rotations[a.theta, a.head] = [f.to(torch.bfloat16).to(self.device) for f in (angles.cos(), angles.sin())]
+        return {"k": make(), "v": make(), "capacity": capacity, "rotations": rotations}
 
     def forward(self, tokens, positions, cache, how, all_rows=False):
         """tokens [B, T] at positions [T] of every sequence; logits of the last, or of all."""
         x = F.embedding(tokens, self.embedding)
-        cos, sin = cache["cos"][positions], cache["sin"][positions]
+        rotations = {key: [table[positions] for table in tables] for key, tables in cache["rotations"].items()}
         mask = None
         if tokens.shape[1] == 1:
             mask = torch.arange(cache["capacity"], device=self.device).unsqueeze(0) <= positions.unsqueeze(-1)
         for slot, (layer, scale) in enumerate(self.config.schedule):
+            attention = self.config.layers[layer][0]
+            cos, sin = rotations[attention.theta, attention.head]
             x = self.runs[layer](x, scale, cache["k"][slot], cache["v"][slot], positions, cos, sin, mask, how)
         x = x if all_rows else x[:, -1:]
         return F.linear(F.rms_norm(x, (self.config.hidden,), self.norm, self.config.eps), self.head).float()
