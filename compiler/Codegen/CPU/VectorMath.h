@@ -22,6 +22,9 @@ Value inverseRms(Emitter &e, Value x, int64_t count, Value eps);
 // exp of a vector of f32, within 2 ulp on [-87.3, 88.7]; smaller arguments give exp(-87.3), larger exp(88.7).
 Value exp(Emitter &e, Value x);
 
+// 2^x of a vector of f32 that are at most 0, within 1.5 ulp; 2^0 is 1, and x < -125.5 gives 0.
+Value exp2OfNonPositive(Emitter &e, Value x);
+
 // 1 / (1 + exp(-x)) and x * sigmoid(x).
 Value sigmoid(Emitter &e, Value x);
 Value silu(Emitter &e, Value x);

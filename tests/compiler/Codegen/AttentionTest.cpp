@@ -1,6 +1,9 @@
+// The attention kernel on caches filled by hand: against double precision, and against itself.
 #include "tests/compiler/Codegen/KernelHarness.h"
 
 #include <catch2/catch.hpp>
+
+#include <algorithm>
 
 using namespace smelt::codegen;
 using namespace smelt::codegen::test;
@@ -8,131 +11,231 @@ using namespace smelt::codegen::test;
 namespace {
 
 struct Shape {
-  int64_t queryHeads, kvHeads, headDim, qkNorm;
+  int64_t queryHeads, kvHeads, headDim;
   int64_t q() const { return queryHeads * headDim; }
-  int64_t kv() const { return kvHeads * headDim; }
 };
 
-constexpr int64_t kSequences = 2, kCapacity = 80;
-constexpr float kEps = 1e-6f;
+constexpr int64_t kSequences = 2, kCapacity = 1280;
 
-// RMSNorm (when asked for) and rotation of one row of heads, in double.
-std::vector<double> rotated(const float *row, int64_t heads, const Shape &s, const Weights &norm,
-                            int64_t position) {
+struct Token {
+  int32_t sequence, position;
+};
+
+// Keys and values of every position, and the slots a kernel reads them from.
+class Cache {
+public:
+  explicit Cache(const Shape &s)
+      : s(s), k(randomFloats(size(), 11)), v(randomFloats(size(), 12)), keySlot(size()), valueSlot(size()) {
+    showFirst(0, kCapacity), showFirst(1, kCapacity);
+  }
+
+  // Puts the first `count` positions of a sequence into the slots, and NaN behind them.
+  void showFirst(int64_t sequence, int64_t count) {
+    int64_t d = s.headDim;
+    for (int64_t head = 0; head < s.kvHeads; ++head) {
+      for (int64_t p = 0; p < kCapacity; ++p) {
+        for (int64_t i = 0; i < d; ++i) {
+          int64_t line = (sequence * s.kvHeads + head) * kCapacity;
+          keySlot[line * d + p / 16 * 16 * d + i * 16 + p % 16] = p < count ? key(sequence, head, p)[i] : NAN;
+          valueSlot[(line + p) * d + i] = p < count ? value(sequence, head, p)[i] : NAN;
+        }
+      }
+    }
+  }
+
+  const float *key(int64_t sequence, int64_t head, int64_t p) const { return &k[at(sequence, head, p)]; }
+  const float *value(int64_t sequence, int64_t head, int64_t p) const { return &v[at(sequence, head, p)]; }
+  float *keys() { return keySlot.data(); }
+  float *values() { return valueSlot.data(); }
+
+private:
+  size_t size() const { return kSequences * s.kvHeads * kCapacity * s.headDim; }
+  size_t at(int64_t sequence, int64_t head, int64_t p) const {
+    return ((sequence * s.kvHeads + head) * kCapacity + p) * s.headDim;
+  }
+  const Shape &s;
+  Floats k, v, keySlot, valueSlot;
+};
+
+// One step's attention, of `count` tokens from `first` on.
+class Attention {
+public:
+  Attention(const Shape &s, const cpu::IsaLevel &level, const std::vector<Token> &tokens, Cache &cache)
+      : s(s), kernel({"attention_test",
+                      "attention",
+                      {{"query_heads", s.queryHeads}, {"kv_heads", s.kvHeads}, {"head_dim", s.headDim}}},
+                     level),
+        cache(cache) {
+    for (const Token &token : tokens) {
+      positions.push_back(token.position), sequences.push_back(token.sequence);
+    }
+  }
+
+  void step(Floats &queries, Floats &out, size_t first, size_t count, int workers) {
+    kernel.run({&queries[first * s.q()], &positions[first], &sequences[first], cache.keys(), cache.values(),
+                &out[first * s.q()]},
+               {static_cast<int32_t>(count), kCapacity}, workers);
+  }
+
+private:
+  const Shape &s;
+  LoadedKernel kernel;
+  Cache &cache;
+  std::vector<int32_t> positions, sequences;
+};
+
+std::vector<double> exactly(const Shape &s, const Cache &cache, const Token &token, const float *queries) {
   int64_t d = s.headDim;
-  std::vector<double> x(row, row + heads * d), y(heads * d);
-  for (int64_t h = 0; s.qkNorm && h < heads; ++h) {
-    int64_t begin = s.qkNorm == 1 ? h * d : 0, count = s.qkNorm == 1 ? d : heads * d;
-    double squares = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      squares += static_cast<double>(row[begin + i]) * row[begin + i];
+  std::vector<double> result(s.q(), 0.0), p(token.position + 1);
+  for (int64_t h = 0; h < s.queryHeads; ++h) {
+    int64_t kvHead = h / (s.queryHeads / s.kvHeads);
+    double total = 0;
+    for (int64_t u = 0; u <= token.position; ++u) {
+      const float *key = cache.key(token.sequence, kvHead, u);
+      double score = 0;
+      for (int64_t i = 0; i < d; ++i) {
+        score += static_cast<double>(queries[h * d + i]) * key[i];
+      }
+      p[u] = std::exp(score / std::sqrt(static_cast<double>(d)));
+      total += p[u];
     }
-    for (int64_t i = 0; i < d; ++i) {
-      x[h * d + i] = row[h * d + i] / std::sqrt(squares / count + kEps) * norm[s.qkNorm == 1 ? i : h * d + i];
+    for (int64_t u = 0; u <= token.position; ++u) {
+      const float *value = cache.value(token.sequence, kvHead, u);
+      for (int64_t i = 0; i < d; ++i) {
+        result[h * d + i] += p[u] / total * value[i];
+      }
     }
   }
-  for (int64_t h = 0; h < heads; ++h) {
-    for (int64_t i = 0; i < d / 2; ++i) {
-      double angle = position * std::pow(10000.0, -2.0 * i / d);
-      double a = x[h * d + i], b = x[h * d + d / 2 + i];
-      y[h * d + i] = a * std::cos(angle) - b * std::sin(angle);
-      y[h * d + d / 2 + i] = b * std::cos(angle) + a * std::sin(angle);
-    }
-  }
-  return y;
+  return result;
 }
 
-Floats ropeTable(int64_t d) {
-  Floats table(kCapacity * d);
-  for (int64_t p = 0; p < kCapacity; ++p) {
-    for (int64_t i = 0; i < d / 2; ++i) {
-      double angle = p * std::pow(10000.0, -2.0 * i / d);
-      table[p * d + i] = static_cast<float>(std::cos(angle));
-      table[p * d + d / 2 + i] = static_cast<float>(std::sin(angle));
+// Runs of positions around the edges of panels, softmax steps and chunks; the two sequences take turns.
+std::vector<Token> tokensAtEdges() {
+  std::vector<Token> tokens;
+  auto run = [&](int32_t sequence, int32_t first, int32_t count) {
+    for (int32_t p = first; p < first + count; ++p) {
+      tokens.push_back({sequence, p});
     }
+  };
+  run(1, 0, 34);
+  run(0, 62, 5);
+  run(1, 62, 3);
+  for (int32_t i = 0; i < 6; ++i) {
+    run(i % 2, 509 + i / 2, 1);
   }
-  return table;
+  run(1, 500, 30);
+  run(0, 1020, 7);
+  run(1, 1150, 1);
+  run(0, 1279, 1);
+  return tokens;
 }
+
+// Levels whose attention differs: it multiplies no bf16.
+std::vector<const cpu::IsaLevel *> levels() {
+  std::vector<const cpu::IsaLevel *> all = runnableLevels();
+  all.erase(
+      std::remove_if(all.begin(), all.end(), [](const cpu::IsaLevel *level) { return level->bf16_dot; }),
+      all.end());
+  if (all.empty()) {
+    WARN("skipped: this machine has no AVX2");
+  }
+  return all;
+}
+
+bool sameBits(const float *a, const float *b, size_t count) { return std::memcmp(a, b, 4 * count) == 0; }
 
 } // namespace
 
-TEST_CASE("rope_append and attention: two ragged sequences in one step, then one more token") {
-  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
-    for (Shape s : {Shape{4, 2, 8, 0}, Shape{12, 4, 44, 1}, Shape{6, 1, 42, 2}, Shape{2, 2, 6, 1},
-                    Shape{7, 1, 64, 0}}) {
-      std::vector<int32_t> sequence, position;
-      for (int32_t p = 0; p < 50; ++p) { // interleaved, of different lengths
-        sequence.push_back(1), position.push_back(p);
-        if (p < 17) {
-          sequence.push_back(0), position.push_back(p);
-        }
-      }
-      int64_t tokens = sequence.size();
-      Floats qkv = randomFloats(tokens * (s.q() + 2 * s.kv()), 1, 2.0f), table = ropeTable(s.headDim);
-      Weights qNorm(type, s.qkNorm == 1 ? s.headDim : s.q(), 2, 0.3f, 1.0f);
-      Weights kNorm(type, s.qkNorm == 1 ? s.headDim : s.kv(), 3, 0.3f, 1.0f);
-      Floats keys(kSequences * kCapacity * s.kv(), 0.0f), values(keys), q(tokens * s.q(), NAN), out(q);
-      LoadedKernel append({"rope_append_test",
-                           "rope_append",
-                           {{"query_heads", s.queryHeads},
-                            {"kv_heads", s.kvHeads},
-                            {"head_dim", s.headDim},
-                            {"qk_norm", s.qkNorm},
-                            {"dtype", static_cast<int64_t>(type)}}},
-                          level);
-      LoadedKernel attend({"attention_test",
-                           "attention",
-                           {{"query_heads", s.queryHeads}, {"kv_heads", s.kvHeads}, {"head_dim", s.headDim}}},
-                          level);
-      auto step = [&](int64_t first, int64_t count) {
-        std::vector<void *> bindings = {&qkv[first * (s.q() + 2 * s.kv())], &position[first],
-                                        &sequence[first], table.data()};
-        if (s.qkNorm) {
-          bindings.insert(bindings.end(), {qNorm.data(), kNorm.data()});
-        }
-        bindings.insert(bindings.end(), {&q[first * s.q()], keys.data(), values.data()});
-        int32_t n = count;
-        append.run(bindings, {n, kCapacity, bitsOf(kEps)}, workers);
-        attend.run({&q[first * s.q()], &position[first], &sequence[first], keys.data(), values.data(),
-                    &out[first * s.q()]},
-                   {n, kCapacity}, workers);
-      };
-      step(0, tokens - 1); // prefill
-      step(tokens - 1, 1); // decode
-
-      std::vector<double> expected;
-      std::vector<std::vector<double>> queries, rotatedKeys;
-      for (int64_t t = 0; t < tokens; ++t) {
-        const float *row = &qkv[t * (s.q() + 2 * s.kv())];
-        queries.push_back(rotated(row, s.queryHeads, s, qNorm, position[t]));
-        rotatedKeys.push_back(rotated(row + s.q(), s.kvHeads, s, kNorm, position[t]));
-      }
-      for (int64_t t = 0; t < tokens; ++t) {
-        for (int64_t h = 0; h < s.queryHeads; ++h) {
-          int64_t kvHead = h / (s.queryHeads / s.kvHeads), d = s.headDim;
-          std::vector<double> p(tokens, 0.0), result(d, 0.0);
-          double total = 0;
-          for (int64_t u = 0; u < tokens; ++u) {
-            if (sequence[u] != sequence[t] || position[u] > position[t]) {
-              continue;
-            }
-            double score = 0;
-            for (int64_t i = 0; i < d; ++i) {
-              score += queries[t][h * d + i] * rotatedKeys[u][kvHead * d + i];
-            }
-            p[u] = std::exp(score / std::sqrt(static_cast<double>(d)));
-            total += p[u];
-          }
-          for (int64_t u = 0; u < tokens; ++u) {
-            for (int64_t i = 0; i < d; ++i) {
-              result[i] += p[u] / total * qkv[u * (s.q() + 2 * s.kv()) + s.q() + s.kv() + kvHead * d + i];
-            }
-          }
-          expected.insert(expected.end(), result.begin(), result.end());
-        }
-      }
-      INFO("heads " << s.queryHeads << "/" << s.kvHeads << " of " << s.headDim << " qk_norm " << s.qkNorm);
-      CHECK(relativeError(out, expected) < 5e-6);
+TEST_CASE("attention: groups and head sizes at the edges of its blocks, in double and to the bit") {
+  std::vector<Token> tokens = tokensAtEdges();
+  for (Shape s : {Shape{1, 1, 64}, Shape{2, 1, 36}, Shape{12, 4, 36}, Shape{8, 1, 128}, Shape{7, 1, 64},
+                  Shape{6, 2, 42}, Shape{5, 1, 6}, Shape{16, 1, 64}, Shape{4, 4, 8}, Shape{13, 1, 40},
+                  Shape{24, 2, 18}}) {
+    Cache cache(s);
+    Floats queries = randomFloats(tokens.size() * s.q(), 7, 1.5f);
+    std::vector<double> expected;
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      std::vector<double> row = exactly(s, cache, tokens[t], &queries[t * s.q()]);
+      expected.insert(expected.end(), row.begin(), row.end());
     }
-  });
+    for (const cpu::IsaLevel *level : levels()) {
+      INFO(level->name << ", heads " << s.queryHeads << "/" << s.kvHeads << " of " << s.headDim);
+      Attention attention(s, *level, tokens, cache);
+      Floats whole(tokens.size() * s.q(), NAN);
+      attention.step(queries, whole, 0, tokens.size(), 1);
+      CHECK(relativeError(whole, expected) < 2e-6);
+      for (int workers : {2, 3}) {
+        Floats again(whole.size(), NAN);
+        attention.step(queries, again, 0, tokens.size(), workers);
+        CHECK(sameBits(again.data(), whole.data(), whole.size()));
+      }
+      for (size_t length : {1, 2, 7, 30}) {
+        Floats parts(whole.size(), NAN);
+        for (size_t first = 0; first < tokens.size(); first += length) {
+          attention.step(queries, parts, first, std::min(length, tokens.size() - first), 1 + first % 2);
+        }
+        INFO("in steps of " << length);
+        CHECK(sameBits(parts.data(), whole.data(), whole.size()));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: what lies behind a token's position never shows, not even a NaN") {
+  for (Shape s : {Shape{6, 2, 36}, Shape{1, 1, 64}}) {
+    std::vector<Token> tokens;
+    for (int32_t p = 495; p < 530; ++p) {
+      tokens.push_back({0, p});
+    }
+    for (const cpu::IsaLevel *level : levels()) {
+      Cache cache(s);
+      Attention attention(s, *level, tokens, cache);
+      Floats queries = randomFloats(tokens.size() * s.q(), 8), clean(queries.size(), NAN), dirty(clean);
+      attention.step(queries, clean, 0, tokens.size(), 2);
+      for (int32_t seen : {496, 509, 513, 520}) {
+        cache.showFirst(0, seen);
+        attention.step(queries, dirty, 0, tokens.size(), 2);
+        INFO(level->name << ", " << seen << " positions without NaN");
+        CHECK(sameBits(dirty.data(), clean.data(), (seen - 495) * s.q()));
+        CHECK(std::isnan(dirty.back()));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: probabilities are within 3 ulp of exp, down to where they vanish") {
+  // Sixteen positions with scores 0 and -x, and unit vectors for values: a result is a probability.
+  Shape s{1, 1, 16};
+  for (const cpu::IsaLevel *level : levels()) {
+    Cache cache(s);
+    std::vector<Token> tokens = {{0, 15}};
+    Attention attention(s, *level, tokens, cache);
+    double worst = 0;
+    for (int round = 0; round < 400; ++round) {
+      Floats queries(16, 0.0f), out(16, NAN);
+      queries[0] = 4.0f; // the root of head_dim
+      std::fill(cache.keys(), cache.keys() + 256, 0.0f);
+      std::fill(cache.values(), cache.values() + 256, 0.0f);
+      for (int64_t p = 0; p < 16; ++p) {
+        cache.keys()[p] = p == 0 ? 0.0f : -static_cast<float>(round * 15 + p) / 72.0f;
+        cache.values()[p * 16 + p] = 1.0f;
+      }
+      attention.step(queries, out, 0, 1, 1);
+      for (int64_t p = 1; p < 16; ++p) {
+        float x = cache.keys()[p];
+        // As the kernel has it: the query is scaled once and multiplied with the key.
+        float scaled = static_cast<float>(1.44269504088896341 / 4) * 4.0f;
+        double exact = std::exp2(static_cast<double>(scaled * x));
+        if (exact > 0x1p-125) {
+          double ulp = std::ldexp(1.0, std::ilogb(exact) - 23);
+          worst = std::max(worst, std::abs(out[p] / static_cast<double>(out[0]) - exact) / ulp);
+        } else {
+          CHECK(out[p] <= 0x1p-124f);
+        }
+      }
+    }
+    INFO(level->name);
+    CHECK(worst < 3);
+    CHECK(worst > 0);
+  }
 }

@@ -1,0 +1,27 @@
+// Shape of an attention layer and of its cache, as rope_append and attention see them.
+//
+// The key cache is blocked by 16 positions, [S][kv_heads][C / 16][head_dim][16], so that 16 scores come from
+// head_dim multiplications of full vectors whatever head_dim is; values are [S][kv_heads][C][head_dim].
+#pragma once
+
+#include "compiler/Codegen/CPU/Emitter.h"
+
+namespace smelt::codegen::cpu {
+
+// Positions of a panel of keys.
+constexpr int64_t kPositionBlock = 16;
+
+struct AttentionShape {
+  explicit AttentionShape(const KernelDesc &k)
+      : query_heads(k.param("query_heads")), kv_heads(k.param("kv_heads")), head_dim(k.param("head_dim")) {}
+  int64_t group() const { return query_heads / kv_heads; } // query heads that share a kv head
+  int64_t queryWidth() const { return query_heads * head_dim; }
+  int64_t kvWidth() const { return kv_heads * head_dim; }
+  // Element offset of (sequence, kv head) in either cache.
+  Value cacheOffset(Emitter &e, Value sequence, Value head, Value capacity) const {
+    return e.mul(e.mul(e.add(e.mul(sequence, kv_heads), head), capacity), head_dim);
+  }
+  int64_t query_heads, kv_heads, head_dim;
+};
+
+} // namespace smelt::codegen::cpu
