@@ -185,8 +185,15 @@ void attention(const RoleValues &p, SignatureBuilder &b) {
   b.indices("sequence_ids");
   b.caches(p, KernelAccess::read);
   b.out("out", query);
+  if (static_cast<KvLayout>(p["kv"]) != KvLayout::rows_bf16) {
+    b.buffer("partials", KernelAccess::write, DType::f32,
+             attentionPartialsSize(p["query_heads"], p["head_dim"]));
+  }
   b.tokens();
   b.constant("kv_capacity", ConstantKind::kv_capacity);
+  if (static_cast<KvLayout>(p["kv"]) != KvLayout::rows_bf16) {
+    b.constant("sequences", ConstantKind::sequence_count);
+  }
 }
 
 void linearResidual(const RoleValues &p, SignatureBuilder &b) {

@@ -101,6 +101,13 @@ ByteSize mlir::smelt::kvSlotSize(KvLayout layout, int64_t kvHeads, int64_t headD
              : ByteSize{.per_kv_position = 4 * kvHeads * headDim};
 }
 
+ByteSize mlir::smelt::attentionPartialsSize(int64_t queryHeads, int64_t headDim) {
+  constexpr int64_t chunk = 512, fewestTokens = 8;
+  int64_t slot = 4 * (static_cast<int64_t>(llvm::alignTo(headDim, 16)) + 16);
+  auto perPosition = static_cast<int64_t>(llvm::divideCeil(2 * queryHeads * slot, chunk));
+  return {.per_position = fewestTokens * perPosition, .per_kv_position = perPosition};
+}
+
 int64_t mlir::smelt::weightBytes(WeightLayout layout, DType dtype, ArrayRef<int64_t> shape) {
   int64_t bytes = dtype == DType::bf16 ? 2 : 4;
   if (layout == WeightLayout::row_major) {

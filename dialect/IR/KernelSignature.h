@@ -36,6 +36,10 @@ enum class KernelAccess { read = 0, write = 1, read_write = 2 };
 DType kvElementType(KvLayout layout);
 // Bytes of one slot of keys, and of values.
 ByteSize kvSlotSize(KvLayout layout, int64_t kvHeads, int64_t headDim);
+// What attention of a CPU keeps of the chunks of positions that workers share: for each of max(8, S) tokens,
+// chunk of 512 positions and query head one slot of head_dim f32, rounded up to 16, and 16 more. A token of
+// one chunk needs none, so with C > 512 twice C / 512 chunks are enough.
+ByteSize attentionPartialsSize(int64_t queryHeads, int64_t headDim);
 
 // Bytes of a tensor in a layout, its padding included.
 int64_t weightBytes(WeightLayout layout, DType dtype, ArrayRef<int64_t> shape);

@@ -186,7 +186,13 @@ LogicalResult FormBuilder::attention() {
   add(ArgumentSource::sequence_ids);
   cache(ArgumentSource::k_cache, outer(op.getKey()));
   cache(ArgumentSource::v_cache, outer(op.getValue()));
-  return result({op.getResult()});
+  if (failed(result({op.getResult()}))) {
+    return failure();
+  }
+  if (fused->getParentOfType<ModelOp>().kvLayout() != KvLayout::rows_bf16) {
+    add(ArgumentSource::attention_partials);
+  }
+  return success();
 }
 
 LogicalResult FormBuilder::linearResidual() {

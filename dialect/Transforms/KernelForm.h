@@ -18,6 +18,7 @@ enum class ArgumentSource {
   rope_table, // of `theta` and `dim`
   k_cache,
   v_cache,
+  attention_partials,
 };
 
 struct FormArgument {

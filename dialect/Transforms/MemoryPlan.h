@@ -8,6 +8,9 @@
 
 namespace mlir::smelt {
 
+// Name of the buffer in which attention keeps partial results.
+inline constexpr const char *ATTENTION_PARTIALS = "attention_partials";
+
 using KernelForms = llvm::MapVector<FusedOp, KernelForm>;
 
 // The kernels of every fused op of a forward, in program order. Fails with an error at the first op that is

@@ -29,6 +29,7 @@ public:
     addInputs();
     addRopeTables();
     addCaches();
+    addPartials();
     for (const WorkspaceBuffer &buffer : plan.buffers()) {
       addBuffer(buffer.name, BufferKind::workspace, buffer.dtype, buffer.size);
     }
@@ -98,6 +99,22 @@ private:
         addBuffer(name, BufferKind::state, kvElementType(model.kvLayout()), pair.slot_size,
                   builder.getI64IntegerAttr(pair.slots));
       }
+    }
+  }
+
+  // One buffer for every attention, since nothing of it outlives a call.
+  void addPartials() {
+    ByteSize size;
+    for (auto &[fused, form] : forms) {
+      for (auto [argument, described] : llvm::zip(form.arguments, form.signature.arguments)) {
+        if (argument.source == ArgumentSource::attention_partials) {
+          size.per_position = std::max(size.per_position, described.size.per_position);
+          size.per_kv_position = std::max(size.per_kv_position, described.size.per_kv_position);
+        }
+      }
+    }
+    if (size != ByteSize()) {
+      addBuffer(ATTENTION_PARTIALS, BufferKind::workspace, DType::f32, size);
     }
   }
 

@@ -145,6 +145,8 @@ private:
       return bufferOfKind(BufferKind::sequence_ids);
     case ArgumentSource::logit_rows:
       return bufferOfKind(BufferKind::logit_rows);
+    case ArgumentSource::attention_partials:
+      return FlatSymbolRefAttr::get(builder.getContext(), ATTENTION_PARTIALS);
     case ArgumentSource::rope_table:
       return findBuffer([&](BufferOp buffer) {
         std::optional<RopeAttr> rope = buffer.getRope();

@@ -144,32 +144,76 @@ void AttentionRows::exponentiate(Value row, Value visible) {
   e.store(sumLanes(e, sum), e.at(chunkSums, e.f32(), row));
 }
 
+// Folds m_c and l_c into M and L.
+AttentionRows::Folded AttentionRows::fold(Value before, Value highest, Value sum, Value chunkSum) {
+  Value maximum = e.maxf(before, highest);
+  Value keep = exp2OfNonPositive(e, e.subf(before, maximum));
+  Value add = exp2OfNonPositive(e, e.subf(highest, maximum));
+  return {maximum, e.fma(sum, keep, e.mulf(chunkSum, add)), keep, add};
+}
+
 // M and L of all rows, and the factors their accumulators are folded with.
 void AttentionRows::foldStates() {
   e.loop(e.c(0), rows, e.lanes(), [&](Value row) {
-    auto at = [&](Value column) { return e.at(column, e.f32(), row); };
-    auto load = [&](Value column) { return e.load(e.vec(e.f32(), e.lanes()), at(column)); };
-    Value before = load(maxima), highest = load(chunkMaxima), maximum = e.maxf(before, highest);
-    Value keep = exp2OfNonPositive(e, e.subf(before, maximum));
-    Value add = exp2OfNonPositive(e, e.subf(highest, maximum));
-    e.store(maximum, at(maxima));
-    e.store(e.fma(load(sums), keep, e.mulf(load(chunkSums), add)), at(sums));
-    e.store(keep, at(keeps));
-    e.store(add, at(adds));
+    auto load = [&](Value column) { return e.load(e.vec(e.f32(), e.lanes()), e.at(column, e.f32(), row)); };
+    Folded folded = fold(load(maxima), load(chunkMaxima), load(sums), load(chunkSums));
+    e.store(folded.maximum, e.at(maxima, e.f32(), row));
+    e.store(folded.sum, e.at(sums, e.f32(), row));
+    e.store(folded.keep, e.at(keeps, e.f32(), row));
+    e.store(folded.add, e.at(adds, e.f32(), row));
   });
+}
+
+void AttentionRows::storePartials(Value partials, Value tokenStride) {
+  e.loop(e.c(0), rows, 1, [&](Value row) {
+    Value head = e.mul(e.rem(row, group), shape.partialFloats());
+    Value to = e.at(partials, e.f32(), e.add(e.mul(e.div(row, group), tokenStride), head));
+    for (int64_t v = 0; v < products.dimVectors(); ++v) {
+      Value a = e.load(e.vec(e.f32(), e.lanes()), accumulator(row, e.c(v)));
+      e.store(a, e.at(to, e.f32(), v * e.lanes()));
+    }
+    Value state = e.at(to, e.f32(), shape.partialMaximum());
+    e.store(e.loadF32(maxima, row), state);
+    e.store(e.loadF32(sums, row), e.at(state, e.f32(), 1));
+  });
+}
+
+void AttentionRows::foldPartials(Value partials, Value stride, Value chunks, Value out) {
+  int64_t lanes = e.lanes(), vectors = products.dimVectors();
+  // M and L in every lane, then A.
+  Values state(2 + vectors, e.splat(0.0, lanes));
+  state[0] = e.splat(-std::numeric_limits<float>::max(), lanes);
+  state = e.loop(e.c(0), chunks, e.c(1), state, [&](Value chunk, ValueRange carried) {
+    Value from = e.at(partials, e.f32(), e.mul(chunk, stride));
+    Value highest = e.splat(e.loadF32(from, e.c(shape.partialMaximum())), lanes);
+    Value sum = e.splat(e.loadF32(from, e.c(shape.partialMaximum() + 1)), lanes);
+    Folded folded = fold(carried[0], highest, carried[1], sum);
+    Values next = {folded.maximum, folded.sum};
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value a = e.load(e.vec(e.f32(), lanes), e.at(from, e.f32(), v * lanes));
+      next.push_back(e.fma(carried[2 + v], folded.keep, e.mulf(a, folded.add)));
+    }
+    return next;
+  });
+  storeResult(out, state[1], [&](int64_t v) { return state[2 + v]; });
+}
+
+// A / L of a row.
+void AttentionRows::storeResult(Value out, Value sum,
+                                const std::function<Value(int64_t vector)> &accumulated) {
+  Value inverse = e.divf(e.splat(1.0, e.lanes()), sum);
+  for (int64_t v = 0; v < products.dimVectors(); ++v) {
+    e.storeFirst(e.mulf(accumulated(v), inverse), products.vectorLength(),
+                 e.at(out, e.f32(), products.vectorBegin(e.c(v))));
+  }
 }
 
 void AttentionRows::finish(Value out) {
   e.loop(e.c(0), rows, 1, [&](Value row) {
-    Value sum = e.loadF32(sums, row);
-    Value inverse = e.splat(e.divf(e.f(1.0), sum), e.lanes());
     Value token = e.div(row, group), head = e.rem(row, group);
     Value to = e.at(out, e.f32(), e.add(e.mul(token, shape.queryWidth()), e.mul(head, shape.head_dim)));
-    for (int64_t v = 0; v < products.dimVectors(); ++v) {
-      Value a = e.load(e.vec(e.f32(), e.lanes()), accumulator(row, e.c(v)));
-      e.storeFirst(e.mulf(a, inverse), products.vectorLength(),
-                   e.at(to, e.f32(), products.vectorBegin(e.c(v))));
-    }
+    storeResult(to, e.splat(e.loadF32(sums, row), e.lanes()),
+                [&](int64_t v) { return e.load(e.vec(e.f32(), e.lanes()), accumulator(row, e.c(v))); });
   });
 }
 

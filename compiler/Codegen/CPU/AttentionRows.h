@@ -32,6 +32,13 @@ public:
   // `visible` positions, at least one, and each further token one more; `panels` hold all that any may see.
   void foldChunk(Value keys, Value values, Value visible, Value panels);
 
+  // Stores what has been folded, the state of each token's first row at `partials` and `tokenStride` floats
+  // behind the token before it; rows of a token follow each other.
+  void storePartials(Value partials, Value tokenStride);
+
+  // The result of one query head from its partials of `chunks` chunks, `stride` floats apart.
+  void foldPartials(Value partials, Value stride, Value chunks, Value out);
+
   // Stores the results where `out` has the rows that `queries` had.
   void finish(Value out);
 
@@ -42,7 +49,12 @@ private:
   Value combineAll(Values parts, const std::function<Value(Value, Value)> &combine);
   void findMaximum(Value row, Value visible);
   void exponentiate(Value row, Value visible);
+  struct Folded {
+    Value maximum, sum, keep, add; // M', L', 2^(M - M'), 2^(m_c - M')
+  };
+  Folded fold(Value before, Value highest, Value sum, Value chunkSum);
   void foldStates();
+  void storeResult(Value out, Value sum, const std::function<Value(int64_t vector)> &accumulated);
 
   Emitter &e;
   const AttentionShape &shape;

@@ -17,6 +17,10 @@ struct AttentionShape {
   int64_t group() const { return query_heads / kv_heads; } // query heads that share a kv head
   int64_t queryWidth() const { return query_heads * head_dim; }
   int64_t kvWidth() const { return kv_heads * head_dim; }
+  // Floats of the partial result of a query head for a chunk of positions: weighted values, then the maximum
+  // and the sum. docs/program.md sizes their buffer.
+  int64_t partialFloats() const { return partialMaximum() + 16; }
+  int64_t partialMaximum() const { return (head_dim + 15) / 16 * 16; }
   // Element offset of (sequence, kv head) in either cache.
   Value cacheOffset(Emitter &e, Value sequence, Value head, Value capacity) const {
     return e.mul(e.mul(e.add(e.mul(sequence, kv_heads), head), capacity), head_dim);

@@ -196,19 +196,11 @@ Value KernelFrame::scratch() {
   return e.at(base, e.builder.getI8Type(), e.mul(stride, e.widen(worker)));
 }
 
-void KernelFrame::claim(Value count, ValueRange init,
-                        const std::function<Values(Value unit, ValueRange carried)> &body) {
-  Value ticket = field(e, args, offsetof(smelt_kernel_args, ticket), e.ptr());
-  Value one = e.c(1);
+void KernelFrame::whileClaimed(const std::function<Value()> &next, Value count, ValueRange init,
+                               const std::function<Values(Value unit, ValueRange carried)> &body) {
   llvm::SmallVector<Type> types(init.getTypes());
   types.insert(types.begin(), e.i64());
-  llvm::SmallVector<Location> locs(init.size(), e.loc);
   Values operands(init);
-  auto next = [&] {
-    return LLVM::AtomicRMWOp::create(e.builder, e.loc, LLVM::AtomicBinOp::add, ticket, one,
-                                     LLVM::AtomicOrdering::monotonic)
-        .getResult();
-  };
   scf::WhileOp::create(
       e.builder, e.loc, types, operands,
       [&](OpBuilder &, Location, ValueRange carried) {
@@ -220,6 +212,32 @@ void KernelFrame::claim(Value count, ValueRange init,
       [&](OpBuilder &, Location, ValueRange values) {
         scf::YieldOp::create(e.builder, e.loc, body(values.front(), values.drop_front()));
       });
+}
+
+namespace {
+Value fetchAdd(Emitter &e, Value address, int64_t value, LLVM::AtomicOrdering ordering) {
+  return LLVM::AtomicRMWOp::create(e.builder, e.loc, LLVM::AtomicBinOp::add, address, e.c(value), ordering);
+}
+} // namespace
+
+void KernelFrame::claim(Value count, ValueRange init,
+                        const std::function<Values(Value unit, ValueRange carried)> &body) {
+  Value ticket = field(e, args, offsetof(smelt_kernel_args, ticket), e.ptr());
+  whileClaimed([&] { return fetchAdd(e, ticket, 1, LLVM::AtomicOrdering::monotonic); }, count, init, body);
+}
+
+void KernelFrame::claim(Value count, const std::function<void(Value unit)> &body,
+                        const std::function<void()> &last) {
+  // The lower half of the ticket counts units claimed, the upper half units finished.
+  constexpr int64_t finished = int64_t(1) << 32;
+  Value ticket = field(e, args, offsetof(smelt_kernel_args, ticket), e.ptr());
+  auto next = [&] { return e.rem(fetchAdd(e, ticket, 1, LLVM::AtomicOrdering::monotonic), finished); };
+  whileClaimed(next, count, {}, [&](Value unit, ValueRange) {
+    body(unit);
+    Value before = fetchAdd(e, ticket, finished, LLVM::AtomicOrdering::acq_rel);
+    e.when(e.equal(e.add(e.div(before, finished), 1), count), last);
+    return Values();
+  });
 }
 
 } // namespace smelt::codegen::cpu

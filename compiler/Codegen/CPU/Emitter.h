@@ -123,7 +123,14 @@ public:
   void claim(Value count, mlir::ValueRange init,
              const std::function<Values(Value unit, mlir::ValueRange carried)> &body);
 
+  // The same, with a unit at most 2^31; whoever finishes the last unit calls `last`, once everything that the
+  // others have written is visible.
+  void claim(Value count, const std::function<void(Value unit)> &body, const std::function<void()> &last);
+
 private:
+  void whileClaimed(const std::function<Value()> &next, Value count, mlir::ValueRange init,
+                    const std::function<Values(Value unit, mlir::ValueRange carried)> &body);
+
   Emitter &e;
   Value args, worker;
 };

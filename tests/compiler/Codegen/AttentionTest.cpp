@@ -57,6 +57,12 @@ private:
   Floats k, v, keySlot, valueSlot;
 };
 
+// As many as docs/program.md says.
+size_t partialFloats(const Shape &s) {
+  int64_t slot = 4 * ((s.headDim + 15) / 16 * 16 + 16), perPosition = (2 * s.queryHeads * slot + 511) / 512;
+  return (8 + kSequences) * kCapacity * perPosition / 4;
+}
+
 // One step's attention, of `count` tokens from `first` on.
 class Attention {
 public:
@@ -65,7 +71,7 @@ public:
                       "attention",
                       {{"query_heads", s.queryHeads}, {"kv_heads", s.kvHeads}, {"head_dim", s.headDim}}},
                      level),
-        cache(cache) {
+        cache(cache), partials(partialFloats(s), NAN) {
     for (const Token &token : tokens) {
       positions.push_back(token.position), sequences.push_back(token.sequence);
     }
@@ -73,8 +79,8 @@ public:
 
   void step(Floats &queries, Floats &out, size_t first, size_t count, int workers) {
     kernel.run({&queries[first * s.q()], &positions[first], &sequences[first], cache.keys(), cache.values(),
-                &out[first * s.q()]},
-               {static_cast<int32_t>(count), kCapacity}, workers);
+                &out[first * s.q()], partials.data()},
+               {static_cast<int32_t>(count), kCapacity, kSequences}, workers);
   }
 
 private:
@@ -82,6 +88,7 @@ private:
   LoadedKernel kernel;
   Cache &cache;
   std::vector<int32_t> positions, sequences;
+  Floats partials;
 };
 
 std::vector<double> exactly(const Shape &s, const Cache &cache, const Token &token, const float *queries) {

@@ -93,9 +93,10 @@ TEST_CASE("rope_append and attention: two ragged sequences in one step, then one
         bindings.insert(bindings.end(), {&q[first * s.q()], keys.data(), values.data()});
         int32_t n = count;
         append.run(bindings, {n, kCapacity, bitsOf(kEps)}, workers);
+        // No sequence has two chunks of positions, so there are no partials.
         attend.run({&q[first * s.q()], &position[first], &sequence[first], keys.data(), values.data(),
-                    &out[first * s.q()]},
-                   {n, kCapacity}, workers);
+                    &out[first * s.q()], nullptr},
+                   {n, kCapacity, kSequences}, workers);
       };
       step(0, tokens - 1); // prefill
       step(tokens - 1, 1); // decode

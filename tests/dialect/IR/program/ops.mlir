@@ -25,6 +25,7 @@ smelt.model @two_layers vocab_size(64) hidden_size(32) {
   // CHECK: smelt.buffer @k_cache kind(state) dtype(f32) size(per_kv_position = 64) slots(4)
   smelt.buffer @k_cache kind(state) dtype(f32) size(per_kv_position = 64) slots(4)
   smelt.buffer @v_cache kind(state) dtype(f32) size(per_kv_position = 64) slots(4)
+  smelt.buffer @partials kind(workspace) dtype(f32) size(per_position = 16, per_kv_position = 2)
   // CHECK: smelt.buffer @rope kind(rope_table) dtype(f32) size(per_position = 32) rope(<theta = 1.000000e+04 : f64, dim = 8>)
   smelt.buffer @rope kind(rope_table) dtype(f32) size(per_position = 32) rope(<theta = 1.0e4 : f64, dim = 8>)
 
@@ -38,9 +39,9 @@ smelt.model @two_layers vocab_size(64) hidden_size(32) {
     // CHECK: smelt.block layers(0 to 2) visits(2) order(layer) slot_base(0) {
     smelt.block layers(0 to 2) visits(2) order(layer) slot_base(0) {
       // CHECK-NEXT: smelt.call @attention(buffer @residual, buffer @positions, buffer @sequences, state_slot @k_cache,
-      // CHECK-SAME: {{ *}}state_slot @v_cache, buffer @other) constants(token_count, kv_capacity)
+      // CHECK-SAME: {{ *}}state_slot @v_cache, buffer @other, buffer @partials) constants(token_count, kv_capacity, sequence_count)
       smelt.call @attention(buffer @residual, buffer @positions, buffer @sequences, state_slot @k_cache,
-                            state_slot @v_cache, buffer @other) constants(token_count, kv_capacity)
+                            state_slot @v_cache, buffer @other, buffer @partials) constants(token_count, kv_capacity, sequence_count)
       // CHECK-NEXT: constants(token_count, immediate 1056964608)
       smelt.call @linear_residual(buffer @other, weight @s0.o_proj, buffer @residual, buffer @residual)
         constants(token_count, immediate 1056964608)

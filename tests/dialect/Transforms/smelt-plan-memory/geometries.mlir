@@ -1,5 +1,5 @@
 // Segments whose attention has the same KV heads and head size share caches and take slots in the order of kv_base;
-// another geometry or theta has buffers of its own.
+// another geometry or theta has buffers of its own. The partial results of attention share one that fits all.
 // RUN: smelt-opt %s --smelt-fuse --smelt-plan-memory | FileCheck %s
 
 // CHECK: smelt.buffer @rope_d4 kind(rope_table) {{.*}} rope(<theta = 1.000000e+04 : f64, dim = 4>)
@@ -9,6 +9,8 @@
 // CHECK-DAG: smelt.buffer @v_cache_h1_d4 kind(state) dtype(f32) size(per_kv_position = 16) slots(5)
 // CHECK-DAG: smelt.buffer @k_cache_h2_d2 kind(state) dtype(f32) size(per_kv_position = 16) slots(6)
 // CHECK-DAG: smelt.buffer @v_cache_h2_d2 kind(state) dtype(f32) size(per_kv_position = 16) slots(6)
+// CHECK: smelt.buffer @attention_partials kind(workspace) dtype(f32) size(per_position = 8, per_kv_position = 1)
+// CHECK-NOT: smelt.buffer @attention_partials
 smelt.model @geometries vocab_size(8) hidden_size(4) {
   smelt.weight @embedding : tensor<8x4xf32> from("embedding")
   smelt.weight @w : tensor<4x4xf32> from("w")

@@ -8,6 +8,7 @@
 // CHECK-DAG: smelt.buffer @rope_d4 kind(rope_table) dtype(f32) size(per_position = 16) rope(<theta = 1.000000e+04 : f64, dim = 4>)
 // CHECK-DAG: smelt.buffer @k_cache_h1_d4 kind(state) dtype(f32) size(per_kv_position = 16) slots(4)
 // CHECK-DAG: smelt.buffer @v_cache_h1_d4 kind(state) dtype(f32) size(per_kv_position = 16) slots(4)
+// CHECK-DAG: smelt.buffer @attention_partials kind(workspace) dtype(f32) size(per_position = 8, per_kv_position = 1)
 // CHECK-DAG: smelt.buffer @[[PLAN:.*]] kind(workspace) dtype(i32) size(bytes = 32, per_token = 16)
 
 // CHECK: smelt.segment {{.*}} {slot_base = 0 : i64}

@@ -5,7 +5,7 @@
 // CHECK: smelt.block layers(0 to 2) visits(2) order(block) slot_base(0) {
 // CHECK-NEXT: smelt.call @norm_linear_h8_o8_o4_o4_bias_f32(buffer @residual, weight @attention_norm, weight @q, weight @k, weight @v, weight @qb, weight @kb, weight @vb, buffer @[[QKV:[a-z0-9]*]]) constants(token_count, immediate 925353388)
 // CHECK-NEXT: smelt.call @rope_append_q2_k1_d4_headnorm_f32(buffer @[[QKV]], buffer @positions, buffer @sequence_ids, buffer @rope_d4, weight @q_norm, weight @k_norm, buffer @[[Q:[a-z0-9]*]], state_slot @k_cache_h1_d4, state_slot @v_cache_h1_d4) constants(token_count, kv_capacity, immediate 925353388)
-// CHECK-NEXT: smelt.call @attention_q2_k1_d4(buffer @[[Q]], buffer @positions, buffer @sequence_ids, state_slot @k_cache_h1_d4, state_slot @v_cache_h1_d4, buffer @[[A:[a-z0-9]*]]) constants(token_count, kv_capacity)
+// CHECK-NEXT: smelt.call @attention_q2_k1_d4(buffer @[[Q]], buffer @positions, buffer @sequence_ids, state_slot @k_cache_h1_d4, state_slot @v_cache_h1_d4, buffer @[[A:[a-z0-9]*]], buffer @attention_partials) constants(token_count, kv_capacity, sequence_count)
 // CHECK-NEXT: smelt.call @linear_residual_i8_o8_f32(buffer @[[A]], weight @o, buffer @residual, buffer @residual) constants(token_count, immediate 1056964608)
 // CHECK-NEXT: smelt.call @norm_linear_h8_o3_emit_f32(buffer @residual, weight @ffn_norm, buffer @[[N:[a-z0-9]*]], weight @router, buffer @[[L:[a-z0-9]*]]) constants(token_count, immediate 925353388)
 // CHECK-NEXT: smelt.call @route_e3_k2_sigmoid(buffer @[[L]], buffer @[[I:[a-z0-9]*]], buffer @[[W:[a-z0-9]*]]) constants(token_count)

@@ -179,7 +179,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
     }
     smelt.block layers(0 to 1) visits(1) order(block) slot_base(0) {
       // expected-error @+1 {{'smelt.call' op argument 'v_cache' (@y) is a buffer of kind workspace, bound as state_slot}}
-      smelt.call @attention(buffer @x, buffer @positions, buffer @sequences, state_slot @k, state_slot @y, buffer @y) constants(token_count, kv_capacity)
+      smelt.call @attention(buffer @x, buffer @positions, buffer @sequences, state_slot @k, state_slot @y, buffer @y, buffer @x) constants(token_count, kv_capacity, sequence_count)
     }
   }
 }
@@ -333,7 +333,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
     smelt.block {
       smelt.call @embed(buffer @tokens, weight @w, buffer @x) constants(token_count)
       // expected-error @+1 {{'smelt.call' op argument 'k_cache' (@k) has 4 slots but the block uses none: it has no layers}}
-      smelt.call @attention(buffer @x, buffer @positions, buffer @sequences, state_slot @k, state_slot @v, buffer @y) constants(token_count, kv_capacity)
+      smelt.call @attention(buffer @x, buffer @positions, buffer @sequences, state_slot @k, state_slot @v, buffer @y, buffer @x) constants(token_count, kv_capacity, sequence_count)
     }
   }
 }
@@ -358,7 +358,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
     }
     smelt.block layers(0 to 2) visits(2) order(block) slot_base(1) {
       // expected-error @+1 {{'smelt.call' op argument 'k_cache' (@k) has 4 slots but the block uses 5}}
-      smelt.call @attention(buffer @x, buffer @positions, buffer @sequences, state_slot @k, state_slot @v, buffer @y) constants(token_count, kv_capacity)
+      smelt.call @attention(buffer @x, buffer @positions, buffer @sequences, state_slot @k, state_slot @v, buffer @y, buffer @x) constants(token_count, kv_capacity, sequence_count)
     }
   }
 }
