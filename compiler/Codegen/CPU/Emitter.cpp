@@ -226,6 +226,26 @@ void KernelFrame::claim(Value count, ValueRange init,
   whileClaimed([&] { return fetchAdd(e, ticket, 1, LLVM::AtomicOrdering::monotonic); }, count, init, body);
 }
 
+void KernelFrame::claimAhead(Value count, ValueRange init,
+                             const std::function<Values(Value unit, Value next, ValueRange carried)> &body) {
+  Value ticket = field(e, args, offsetof(smelt_kernel_args, ticket), e.ptr());
+  auto take = [&] { return fetchAdd(e, ticket, 1, LLVM::AtomicOrdering::monotonic); };
+  Values operands = {take()};
+  operands.append(init.begin(), init.end());
+  llvm::SmallVector<Type> types(ValueRange(operands).getTypes());
+  scf::WhileOp::create(
+      e.builder, e.loc, types, operands,
+      [&](OpBuilder &, Location, ValueRange carried) {
+        scf::ConditionOp::create(e.builder, e.loc, e.less(carried.front(), count), carried);
+      },
+      [&](OpBuilder &, Location, ValueRange values) {
+        Value unit = values.front(), claimed = take();
+        Values yielded = {claimed};
+        yielded.append(body(unit, e.select(e.less(claimed, count), claimed, unit), values.drop_front()));
+        scf::YieldOp::create(e.builder, e.loc, yielded);
+      });
+}
+
 void KernelFrame::claim(Value count, const std::function<void(Value unit)> &body,
                         const std::function<void()> &last) {
   // The lower half of the ticket counts units claimed, the upper half units finished.

@@ -123,8 +123,13 @@ public:
   void claim(Value count, mlir::ValueRange init,
              const std::function<Values(Value unit, mlir::ValueRange carried)> &body);
 
-  // The same, with a unit at most 2^31; whoever finishes the last unit calls `last`, once everything that the
-  // others have written is visible.
+  // The same with every unit claimed while the one before is computed, so that a worker can read ahead:
+  // `next` is the unit it computes after this one, `unit` again for its last.
+  void claimAhead(Value count, mlir::ValueRange init,
+                  const std::function<Values(Value unit, Value next, mlir::ValueRange carried)> &body);
+
+  // The first again, with a unit at most 2^31; whoever finishes the last unit calls `last`, once everything
+  // that the others have written is visible.
   void claim(Value count, const std::function<void(Value unit)> &body, const std::function<void()> &last);
 
 private:

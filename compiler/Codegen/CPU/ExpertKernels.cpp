@@ -9,28 +9,41 @@ namespace smelt::codegen::cpu {
 
 namespace {
 
-// Calls compute(expert, firstSlot, rows, column) for every row block of every active expert; `fill` loads the
-// rows. A worker that stays with one expert of a single row block loads its rows once.
-void overExperts(
-    Emitter &e, KernelFrame &frame, const RoutingPlan &plan, int64_t rowBlock, int64_t columnUnits,
-    const std::function<void(Value firstSlot, Value rows)> &fill,
-    const std::function<void(Value expert, Value firstSlot, Value rows, Value column)> &compute) {
+// A column unit of an expert.
+struct ExpertUnit {
+  Value index; // among the active experts
+  Value expert;
+  Value column;
+};
+
+// Calls compute(unit, next, firstSlot, rows) for every row block of every active expert, `next` being the
+// unit that follows; `fill` loads the rows. A worker that stays with one expert of a single row block loads
+// its rows once.
+void overExperts(Emitter &e, KernelFrame &frame, const RoutingPlan &plan, int64_t rowBlock,
+                 int64_t columnUnits, const std::function<void(Value firstSlot, Value rows)> &fill,
+                 const std::function<void(const ExpertUnit &unit, const ExpertUnit &next, Value firstSlot,
+                                          Value rows)> &compute) {
   Value active = e.loadI32(plan.activeCount(e), e.c(0));
-  frame.claim(e.mul(active, columnUnits), {e.c(-1)}, [&](Value unit, ValueRange carried) {
-    Value index = e.div(unit, columnUnits), column = e.rem(unit, columnUnits);
-    Value expert = e.loadI32(plan.active(e), index);
-    Value first = e.loadI32(plan.offsets(e), expert);
-    Value end = e.loadI32(plan.offsets(e), e.add(expert, 1));
-    Value several = e.less(e.c(rowBlock), e.sub(end, first));
-    e.loop(first, end, rowBlock, [&](Value slot) {
-      Value rows = e.min(e.sub(end, slot), rowBlock);
-      Value stale = e.notEqual(index, carried[0]);
-      stale = e.select(several, e.equal(e.c(0), e.c(0)), stale);
-      e.when(stale, [&] { fill(slot, rows); });
-      compute(expert, slot, rows, column);
-    });
-    return Values{index};
-  });
+  auto resolve = [&](Value unit) {
+    Value index = e.div(unit, columnUnits);
+    return ExpertUnit{index, e.loadI32(plan.active(e), index), e.rem(unit, columnUnits)};
+  };
+  frame.claimAhead(e.mul(active, columnUnits), {e.c(-1)},
+                   [&](Value claimed, Value after, ValueRange carried) {
+                     ExpertUnit unit = resolve(claimed), next = resolve(after);
+                     Value index = unit.index, expert = unit.expert;
+                     Value first = e.loadI32(plan.offsets(e), expert);
+                     Value end = e.loadI32(plan.offsets(e), e.add(expert, 1));
+                     Value several = e.less(e.c(rowBlock), e.sub(end, first));
+                     e.loop(first, end, rowBlock, [&](Value slot) {
+                       Value rows = e.min(e.sub(end, slot), rowBlock);
+                       Value stale = e.notEqual(index, carried[0]);
+                       stale = e.select(several, e.equal(e.c(0), e.c(0)), stale);
+                       e.when(stale, [&] { fill(slot, rows); });
+                       compute(unit, next, slot, rows);
+                     });
+                     return Values{index};
+                   });
 }
 
 Value expertWeight(Emitter &e, Value table, Value expert) {
@@ -54,10 +67,15 @@ int64_t emitExpertsGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
     block.copyRows(memory, rows, xn, e.c(hidden),
                    [&](Value row) { return e.loadI32(slotToken, e.add(slot, row)); });
   };
-  auto compute = [&](Value expert, Value slot, Value rows, Value unit) {
-    Values pair = {expertWeight(e, gates, expert), expertWeight(e, ups, expert)};
-    product.run({memory, rows, pair, units.first(e, unit), units.panels(e, unit), e.c(width)}, productScratch,
-                [&](const PanelProduct::Result &result) {
+  auto compute = [&](const ExpertUnit &unit, const ExpertUnit &next, Value slot, Value rows) {
+    Values pair, following;
+    for (Value table : {gates, ups}) {
+      pair.push_back(expertWeight(e, table, unit.expert));
+      following.push_back(product.panel(expertWeight(e, table, next.expert), units.first(e, next.column)));
+    }
+    product.run({memory, rows, pair, units.first(e, unit.column), units.panels(e, unit.column), e.c(width),
+                 following},
+                productScratch, [&](const PanelProduct::Result &result) {
                   storeSwiglu(e, result, e.at(h, e.f32(), e.mul(e.add(slot, result.row), width)));
                 });
   };
@@ -78,9 +96,16 @@ int64_t emitExpertsDown(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   auto fill = [&](Value slot, Value rows) {
     block.copyRows(memory, rows, h, e.c(width), [&](Value row) { return e.add(slot, row); });
   };
-  auto compute = [&](Value expert, Value slot, Value rows, Value unit) {
-    Value weight = expertWeight(e, downs, expert);
-    product.run({memory, rows, {weight}, units.first(e, unit), units.panels(e, unit), e.c(hidden)},
+  auto compute = [&](const ExpertUnit &unit, const ExpertUnit &next, Value slot, Value rows) {
+    Value weight = expertWeight(e, downs, unit.expert);
+    Value following = product.panel(expertWeight(e, downs, next.expert), units.first(e, next.column));
+    product.run({memory,
+                 rows,
+                 {weight},
+                 units.first(e, unit.column),
+                 units.panels(e, unit.column),
+                 e.c(hidden),
+                 {following}},
                 productScratch, [&](const PanelProduct::Result &result) {
                   Value at = e.add(e.mul(e.add(slot, result.row), hidden), result.column);
                   for (auto [v, sum] : llvm::enumerate(result.sums[0])) {

@@ -5,7 +5,7 @@
 namespace smelt::codegen::cpu {
 
 const std::vector<IsaLevel> &isaLevels() {
-  // A panel is one zmm or two ymm registers. 32 zmm registers hold 24 accumulators, two to four panels of
+  // A panel is one zmm or two ymm registers. 32 zmm registers hold 24 accumulators, two to four vectors of
   // weights and an activation; 16 ymm registers hold 12, one panel and an activation. Two FMA pipes of four
   // cycles' latency need 8 accumulators; one row gets them from its panels, which also are 8 streams to read.
   static const std::vector<RegisterTile> zmm = {{12, 2}, {6, 4}, {4, 4}, {2, 8}, {1, 8}};
@@ -17,6 +17,13 @@ const std::vector<IsaLevel> &isaLevels() {
       {"x86-64-v3", "x86-64-v3", "", SMELT_CPU_AVX2, 8, false, false, ymm},
   };
   return levels;
+}
+
+// Two panels of bf16 take four registers once they are widened, as four panels of f32 do, which leave the L2
+// cache half as often for as many accumulators.
+llvm::ArrayRef<RegisterTile> IsaLevel::weightTiles(WeightType weights) const {
+  llvm::ArrayRef<RegisterTile> all = tiles;
+  return lanes == 16 && weights == WeightType::f32 ? all.drop_front() : all;
 }
 
 const IsaLevel *findIsaLevel(const std::string &name) {

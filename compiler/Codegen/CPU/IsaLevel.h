@@ -1,6 +1,10 @@
 // The instruction sets one artifact carries code for, and the register tiles chosen for each.
 #pragma once
 
+#include "compiler/Codegen/Common/Kernel.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,6 +26,9 @@ struct IsaLevel {
   bool bf16_dot;                   // bf16 weights meet bf16 activations in VDPBF16PS
   bool masked_stores;              // a masked store costs no more than a whole one
   std::vector<RegisterTile> tiles; // rows descending, the last of one row
+
+  // Those for products with weights of the given type.
+  llvm::ArrayRef<RegisterTile> weightTiles(WeightType weights) const;
 };
 
 // Best first.

@@ -12,17 +12,18 @@ namespace smelt::codegen::cpu {
 namespace {
 
 // Claims units of (row block, column unit). `fill` loads the rows when a worker enters another row block;
-// `compute` does one unit. firstRow and rows describe the block; `column` is the unit within it.
+// `compute` does one unit. firstRow and rows describe the block; `column` is the unit within it, `next` that
+// of the unit that follows.
 void overRowBlocks(Emitter &e, KernelFrame &frame, Value rows, int64_t rowBlock, int64_t columnUnits,
                    const std::function<void(Value firstRow, Value rows, Value column)> &fill,
-                   const std::function<void(Value firstRow, Value rows, Value column)> &compute) {
+                   const std::function<void(Value firstRow, Value rows, Value column, Value next)> &compute) {
   Value blocks = e.div(e.add(rows, rowBlock - 1), rowBlock);
-  frame.claim(e.mul(blocks, columnUnits), {e.c(-1)}, [&](Value unit, ValueRange carried) {
+  frame.claimAhead(e.mul(blocks, columnUnits), {e.c(-1)}, [&](Value unit, Value after, ValueRange carried) {
     Value block = e.div(unit, columnUnits), column = e.rem(unit, columnUnits);
     Value first = e.mul(block, rowBlock);
     Value count = e.min(e.sub(rows, first), rowBlock);
     e.when(e.notEqual(block, carried[0]), [&] { fill(first, count, column); });
-    compute(first, count, column);
+    compute(first, count, column, e.rem(after, columnUnits));
     return Values{block};
   });
 }
@@ -126,11 +127,18 @@ int64_t emitNormLinear(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
     }
     block.normRows(memory, blockRows, x, e.c(in), rowIndex, {normWeight, k.weightType(), eps, emitRow});
   };
-  auto compute = [&](Value first, Value blockRows, Value column) {
+  auto compute = [&](Value first, Value blockRows, Value column, Value after) {
     ProjectionUnit unit = selectProjection(e, projections, column);
+    ProjectionUnit next = selectProjection(e, projections, after);
     Value target = e.at(out, e.f32(), e.add(e.mul(first, total), unit.offset));
-    product.run({memory, blockRows, {unit.weight}, unit.first, unit.panels, unit.columns}, productScratch,
-                [&](const PanelProduct::Result &result) {
+    product.run({memory,
+                 blockRows,
+                 {unit.weight},
+                 unit.first,
+                 unit.panels,
+                 unit.columns,
+                 {product.panel(next.weight, next.first)}},
+                productScratch, [&](const PanelProduct::Result &result) {
                   Value address = e.at(target, e.f32(), e.add(e.mul(result.row, total), result.column));
                   for (auto [v, sum] : llvm::enumerate(result.sums[0])) {
                     storeColumns(e, result, v, sum, address);
@@ -157,8 +165,14 @@ int64_t emitLinearResidual(Emitter &e, KernelFrame &frame, const KernelDesc &k) 
   auto fill = [&](Value first, Value rows, Value) {
     block.copyRows(memory, rows, a, e.c(in), [&](Value row) { return e.add(first, row); });
   };
-  auto compute = [&](Value first, Value rows, Value unit) {
-    product.run({memory, rows, {weight}, units.first(e, unit), units.panels(e, unit), e.c(out)},
+  auto compute = [&](Value first, Value rows, Value unit, Value next) {
+    product.run({memory,
+                 rows,
+                 {weight},
+                 units.first(e, unit),
+                 units.panels(e, unit),
+                 e.c(out),
+                 {product.panel(weight, units.first(e, next))}},
                 productScratch, [&](const PanelProduct::Result &result) {
                   Value at = e.add(e.mul(e.add(first, result.row), out), result.column);
                   Value from = e.at(xIn, e.f32(), at), to = e.at(xOut, e.f32(), at);
@@ -193,8 +207,9 @@ int64_t emitGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
       block.copyRows(memory, rows, x, e.c(in), rowIndex);
     }
   };
-  auto compute = [&](Value first, Value rows, Value unit) {
-    product.run({memory, rows, {gate, up}, units.first(e, unit), units.panels(e, unit), e.c(out)},
+  auto compute = [&](Value first, Value rows, Value unit, Value next) {
+    Values following = {product.panel(gate, units.first(e, next)), product.panel(up, units.first(e, next))};
+    product.run({memory, rows, {gate, up}, units.first(e, unit), units.panels(e, unit), e.c(out), following},
                 productScratch, [&](const PanelProduct::Result &result) {
                   storeSwiglu(e, result, e.at(h, e.f32(), e.mul(e.add(first, result.row), out)));
                 });

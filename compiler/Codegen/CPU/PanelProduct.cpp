@@ -49,13 +49,13 @@ PanelProduct::PanelProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightTy
 int64_t PanelProduct::panelBytes() const { return steps() * kPanelColumns * 4; }
 
 int64_t PanelProduct::scratchBytes() const {
-  int64_t tallest = e.isa.tiles.front().rows;
-  return matrices > e.isa.tiles.front().panels ? (matrices - 1) * tallest * kPanelColumns * 4 : 0;
+  const RegisterTile &tallest = e.isa.weightTiles(weights).front();
+  return matrices > tallest.panels ? (matrices - 1) * tallest.rows * kPanelColumns * 4 : 0;
 }
 
 void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &epilogue) {
   Value row = e.c(0);
-  for (const RegisterTile &shape : e.isa.tiles) {
+  for (const RegisterTile &shape : e.isa.weightTiles(weights)) {
     Value end = e.sub(operands.rows, e.rem(e.sub(operands.rows, row), shape.rows));
     int64_t width = std::max<int64_t>(1, shape.panels / matrices);
     e.when(e.less(row, end), [&] {
@@ -63,14 +63,13 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
                        ? e.div(e.c(width * kPanelColumns * 4 * shape.rows), e.sub(end, row))
                        : Value();
       e.loop(e.c(0), operands.panels, width, [&](Value panel) {
+        Values next = pace ? panelsAfter(operands, e.add(panel, width)) : Values();
         e.loop(row, end, shape.rows, [&](Value r) {
           ReadAhead ahead;
           if (pace) {
-            Value next = e.add(operands.first, e.add(panel, width));
             Value read = e.mul(e.div(e.sub(r, row), shape.rows), e.mul(pace, steps()));
-            for (Value matrix : operands.matrices) {
-              Value offset = e.add(e.mul(next, panelBytes()), read);
-              ahead.addresses.push_back(e.at(matrix, e.builder.getI8Type(), offset));
+            for (Value address : next) {
+              ahead.addresses.push_back(e.at(address, e.builder.getI8Type(), read));
             }
             ahead.pace = pace;
           }
@@ -80,6 +79,18 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
     });
     row = end;
   }
+}
+
+// By matrix: panel `next` of the unit, or what follows the unit.
+Values PanelProduct::panelsAfter(const Operands &operands, Value next) {
+  Value offset = e.mul(e.add(operands.first, next), panelBytes());
+  Value inside = e.less(next, operands.panels);
+  Values addresses;
+  for (auto [matrix, following] : llvm::zip_equal(operands.matrices, operands.following)) {
+    Value own = e.at(matrix, e.builder.getI8Type(), offset);
+    addresses.push_back(e.select(inside, own, following));
+  }
+  return addresses;
 }
 
 void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Value panel,

@@ -35,6 +35,9 @@ public:
   PanelProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightType weights, int64_t matrices);
 
   int64_t panelBytes() const; // of one panel of weights
+  Value panel(Value matrix, Value index) {
+    return e.at(matrix, e.builder.getI8Type(), e.mul(index, panelBytes()));
+  }
   int64_t scratchBytes() const;
 
   // 16 columns of one row of every matrix. `columns` of them exist (at most 16, maybe none), or all when it
@@ -53,6 +56,7 @@ public:
     Values matrices;   // addresses
     Value first, panels;
     Value columns;
+    Values following; // by matrix: address of the panel this worker multiplies after the last of these
   };
   void run(const Operands &operands, Value scratch, const Epilogue &epilogue);
 
@@ -63,6 +67,7 @@ private:
     Values addresses;
     Value pace;
   };
+  Values panelsAfter(const Operands &operands, Value next);
   void tile(const Operands &operands, Value scratch, Value row, Value panel, const RegisterTile &shape,
             const ReadAhead &ahead, const Epilogue &epilogue);
   // Sums by row, then panel pointer, then vector.
