@@ -1,6 +1,7 @@
 #include "compiler/Weights/QuantizeWeights.h"
 
 #include "compiler/Weights/ShardLayout.h"
+#include "runtime/src/Quantize.h"
 #include "runtime/src/Text.h"
 #include "runtime/src/WeightFiles.h"
 
@@ -19,6 +20,7 @@ namespace {
 
 using runtime::AtomicFile;
 using runtime::printable;
+using runtime::quantBlocks;
 using runtime::Result;
 using runtime::Status;
 using runtime::TensorEntry;
@@ -258,23 +260,26 @@ private:
       if (!source.quantized) {
         return write(2 * piece.source, piece.begin * columns * 2, buffers.halves.data(), count * 2);
       }
-      widenBf16(buffers.halves.data(), buffers.values.data(), count);
+      runtime::widenBf16(buffers.halves.data(), buffers.values.data(), count);
     }
     if (!source.quantized) {
       buffers.halves.resize(count);
-      roundToBf16(buffers.values.data(), buffers.halves.data(), count);
+      runtime::roundToBf16(buffers.values.data(), buffers.halves.data(), count);
       return write(2 * piece.source, piece.begin * columns * 2, buffers.halves.data(), count * 2);
     }
     uint64_t blocks = quantBlocks(columns);
     buffers.codes.resize(count);
     buffers.halves.resize(rows * blocks);
     for (uint64_t row = 0; row < rows; ++row) {
-      if (!quantizeRow(&buffers.values[row * columns], columns, &buffers.codes[row * columns],
-                       &buffers.halves[row * blocks], error)) {
+      const float *values = &buffers.values[row * columns];
+      int8_t *codes = &buffers.codes[row * columns];
+      uint16_t *scales = &buffers.halves[row * blocks];
+      if (!runtime::quantizeRow(values, columns, codes, scales)) {
         std::lock_guard lock(mutex);
         broken.add(fmt::format("'{}', row {}", printable(source.entry->name), piece.begin + row));
         return runtime::success(); // the others are looked at too
       }
+      error.addRow(values, columns, codes, scales);
     }
     if (Status status = write(2 * piece.source, piece.begin * columns, buffers.codes.data(), count);
         !status.ok()) {

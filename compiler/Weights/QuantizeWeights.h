@@ -5,7 +5,7 @@
 #pragma once
 
 #include "compiler/Spec/WeightTable.h"
-#include "compiler/Weights/Quantize.h"
+#include "compiler/Weights/QuantError.h"
 #include "runtime/src/Status.h"
 
 #include <functional>

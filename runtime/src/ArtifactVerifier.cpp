@@ -1,6 +1,7 @@
 #include "runtime/src/ArtifactVerifier.h"
 
 #include "runtime/src/ProgramTables.h"
+#include "runtime/src/Quantize.h"
 #include "smelt/artifact.h"
 
 #include <fmt/format.h>
@@ -14,8 +15,11 @@ namespace smelt::runtime {
 
 using namespace artifact;
 
+// Codes of one matrix; below it nothing overflows that has to do with scales and padding.
+static constexpr uint64_t maxQuantBytes = uint64_t(1) << 56;
+
 uint64_t tensorBytes(const Weight &weight) {
-  uint64_t bytes = weight.dtype() == DType::bf16 ? 2 : 4;
+  uint64_t bytes = elementBytes(weight.dtype());
   if (weight.shape()->size() == 0) {
     return 0;
   }
@@ -24,8 +28,14 @@ uint64_t tensorBytes(const Weight &weight) {
       return 0;
     }
   }
-  return bytes;
+  if (weight.dtype() != DType::i8) {
+    return bytes;
+  }
+  bool sound = weight.shape()->size() == 2 && bytes < maxQuantBytes;
+  return sound ? bytes + 2 * weight.shape()->Get(0) * quantBlocks(weight.shape()->Get(1)) : 0;
 }
+
+uint64_t elementBytes(DType dtype) { return dtype == DType::i8 ? 1 : dtype == DType::bf16 ? 2 : 4; }
 
 bool covers(const Size &have, const Size &need) {
   return have.bytes() >= need.bytes() && have.per_token() >= need.per_token() &&
@@ -49,6 +59,8 @@ std::string formatSize(const Size &size) {
 
 namespace {
 
+bool isWeightType(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8; }
+
 void verifyWeights(const Manifest &manifest, ProblemList &problems) {
   uint64_t tensors = 0, bytes = 0;
   std::map<std::string_view, std::vector<std::pair<uint64_t, uint64_t>>> ranges; // layers by name
@@ -61,8 +73,11 @@ void verifyWeights(const Manifest &manifest, ProblemList &problems) {
     if (name.empty()) {
       report("has no name");
     }
-    if (weight.dtype() != DType::f32 && weight.dtype() != DType::bf16) {
-      report(fmt::format("has dtype {}; weights are f32 (0) or bf16 (1)", int(weight.dtype())));
+    if (!isWeightType(weight.dtype())) {
+      report(fmt::format("has dtype {}; weights are f32 (0), bf16 (1) or i8 (3)", int(weight.dtype())));
+    }
+    if (weight.dtype() == DType::i8 && weight.layout() != WeightLayout::panel16) {
+      report("is i8, which only matrices of layout panel16 are");
     }
     if (weight.layout() > WeightLayout::panel16) {
       report(fmt::format("has layout {}, which this runtime does not know", int(weight.layout())));
@@ -153,7 +168,7 @@ void verifyBuffers(const ProgramTables &tables, const std::string &where, Proble
     if (buffer.name()->size() == 0) {
       report("has no name");
     }
-    if (buffer.kind() > BufferKind::MAX || buffer.dtype() > DType::MAX) {
+    if (buffer.kind() > BufferKind::MAX || buffer.dtype() > DType::i32) {
       report(fmt::format("has kind {} and dtype {}, which this runtime does not know", int(buffer.kind()),
                          int(buffer.dtype())));
       continue;
@@ -257,9 +272,9 @@ ProblemList verifyManifest(const Manifest &manifest, std::span<const std::byte> 
   if (manifest.vocab_size() == 0 || manifest.vocab_size() > INT32_MAX) {
     problems.add(fmt::format("vocab_size is {}", manifest.vocab_size()));
   }
-  if (manifest.weights_dtype() != DType::f32 && manifest.weights_dtype() != DType::bf16) {
-    problems.add(
-        fmt::format("weights_dtype is {}; f32 (0) or bf16 (1) expected", int(manifest.weights_dtype())));
+  if (!isWeightType(manifest.weights_dtype())) {
+    problems.add(fmt::format("weights_dtype is {}; f32 (0), bf16 (1) or i8 (3) expected",
+                             int(manifest.weights_dtype())));
   }
   verifyWeights(manifest, problems);
   bool soundWeights = problems.empty();

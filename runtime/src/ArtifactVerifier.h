@@ -9,6 +9,7 @@
 #include <cstdint>
 
 namespace smelt::artifact {
+enum class DType : uint8_t;
 struct Manifest;
 struct Size;
 struct Weight;
@@ -38,7 +39,10 @@ void verifyProgram(const ProgramTables &tables, const std::string &where, Proble
 void verifyDevices(const artifact::Manifest &manifest, std::span<const std::byte> code,
                    ProblemList &problems);
 
-// Bytes of one tensor; 0 when the shape is empty, holds a 0 or overflows.
+// Of one element of a weight; the scales of i8 come on top.
+uint64_t elementBytes(artifact::DType dtype);
+// Bytes of one tensor, the scales of i8 included; 0 when the shape is empty, holds a 0, overflows, or is
+// that of no matrix though i8.
 uint64_t tensorBytes(const artifact::Weight &weight);
 // True when every component of `have` is at least that of `need`.
 bool covers(const artifact::Size &have, const artifact::Size &need);

@@ -73,6 +73,8 @@ void smelt_weights_close(smelt_weights *weights) { delete weights; }
 
 uint64_t smelt_weights_bytes(const smelt_weights *weights) { return weights->weights->bytes(); }
 
+uint64_t smelt_weights_unquantized(const smelt_weights *weights) { return weights->weights->unquantized(); }
+
 smelt_status smelt_weights_preload(smelt_weights *weights, smelt_progress_fn progress, void *user,
                                    char **error) {
   return report(guard([&] {

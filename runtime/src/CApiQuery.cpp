@@ -25,7 +25,7 @@ const char *smelt_status_text(smelt_status status) {
 }
 
 const char *smelt_dtype_name(smelt_dtype dtype) {
-  static constexpr const char *names[] = {"f32", "bf16", "i32"};
+  static constexpr const char *names[] = {"f32", "bf16", "i32", "i8"};
   return unsigned(dtype) < std::size(names) ? names[dtype] : "?";
 }
 

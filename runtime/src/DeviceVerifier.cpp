@@ -91,7 +91,7 @@ private:
                           EnumNameDeviceLayout(layout), weight.experts()));
       }
       if (weight.dtype() != DType::bf16) {
-        about("is f32; devices take bf16 weights");
+        about(fmt::format("is {}; devices take bf16 weights", EnumNameDType(weight.dtype())));
       }
       if (!cuda::packedSizeFits(weight)) {
         about("is too large for a device");

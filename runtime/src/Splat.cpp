@@ -119,12 +119,23 @@ Status fillPieces(const std::vector<SplatPiece> &pieces, uint32_t threads) {
   return success();
 }
 
+uint64_t splatElements(const Weight &weight) {
+  uint64_t elements = 1;
+  for (uint64_t dim : *weight.shape()) {
+    elements *= dim;
+  }
+  return elements;
+}
+
+uint64_t splatBytes(const Weight &weight) { return weight.dtype() == DType::f32 ? 4 : 2; } // of an element
+
 // Calls `use` with every tensor of the model: weight, its index, layer, expert, and bytes rounded up.
+// Those of i8 weights are bf16 until they are packed.
 template <typename Use> void forEachTensor(const artifact::Manifest &manifest, Use use) {
   constexpr uint64_t alignment = 64;
   for (uint32_t i = 0; i < manifest.weights()->size(); ++i) {
     const Weight &weight = *manifest.weights()->Get(i);
-    uint64_t bytes = (tensorBytes(weight) + alignment - 1) / alignment * alignment;
+    uint64_t bytes = (splatElements(weight) * splatBytes(weight) + alignment - 1) / alignment * alignment;
     for (uint32_t layer = 0; layer < std::max<uint32_t>(weight.layers(), 1); ++layer) {
       for (uint32_t expert = 0; expert < std::max<uint32_t>(weight.experts(), 1); ++expert) {
         use(weight, i, layer, expert, bytes);
@@ -160,7 +171,7 @@ Result<SplatWeights> SplatWeights::generate(const artifact::Manifest &manifest, 
             expandName(weight.name()->string_view(), uint64_t(weight.first_layer()) + layer, expert);
         SplatTensor tensor = splatTensor(seed, name, {weight.shape()->data(), weight.shape()->size()});
         bool wide = weight.dtype() == DType::f32;
-        uint64_t count = tensorBytes(weight) / (wide ? 4 : 2);
+        uint64_t count = splatElements(weight);
         for (uint64_t first = 0; first < count; first += pieceElements) {
           pieces.push_back({tensor, next, first, std::min(first + pieceElements, count), wide});
         }

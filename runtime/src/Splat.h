@@ -14,7 +14,8 @@
 // sqrt((2^32 - 1) / 6)). A name that holds "norm" has mean 1 and deviation 0; one that ends in ".bias"
 // deviation 0.1; one that holds "embed_tokens" deviation 1; any other 1 / sqrt(columns), times 0.1 if it
 // holds "o_proj" and 0.5 if it holds "down_proj", so that the residual stream stays dominated by the token
-// and the routing of an untrained model even. Weights of f32 models hold the same bf16 values.
+// and the routing of an untrained model even. Weights of f32 models hold the same bf16 values, and
+// those of i8 models are made of them.
 #pragma once
 
 #include "runtime/src/Artifact.h"

@@ -2,6 +2,7 @@
 
 #include "runtime/schema/manifest_generated.h"
 #include "runtime/src/ArtifactVerifier.h"
+#include "runtime/src/Quantize.h"
 #include "runtime/src/Text.h"
 #include "runtime/src/WeightPacking.h"
 
@@ -13,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <unordered_map>
+#include <unordered_set>
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 // Linux 5.14
@@ -30,7 +32,19 @@ namespace {
 constexpr std::string_view embeddingName = "model.embed_tokens.weight";
 constexpr std::string_view headName = "lm_head.weight";
 
-const char *fileDType(DType dtype) { return dtype == DType::bf16 ? "BF16" : "F32"; }
+const char *fileDType(DType dtype) {
+  return dtype == DType::i8 ? "I8" : dtype == DType::bf16 ? "BF16" : "F32";
+}
+
+// The type of weights that the dtype of a file stands for.
+std::optional<DType> weightType(std::string_view dtype) {
+  for (DType known : {DType::f32, DType::bf16, DType::i8}) {
+    if (dtype == fileDType(known)) {
+      return known;
+    }
+  }
+  return std::nullopt;
+}
 
 uint64_t pageSize() {
   static const uint64_t size = uint64_t(sysconf(_SC_PAGESIZE));
@@ -58,7 +72,7 @@ public:
     if (Status status = verdict(); !status.ok()) {
       return status;
     }
-    return copyMisaligned();
+    return copyUnfit();
   }
 
 private:
@@ -88,40 +102,88 @@ private:
     uint32_t layers = std::max<uint32_t>(weight.layers(), 1),
              experts = std::max<uint32_t>(weight.experts(), 1);
     std::vector<const void *> &pointers = bound.pointers.emplace_back();
+    std::vector<QuantSource> &sources = bound.sources.emplace_back();
     pointers.reserve(size_t(layers) * experts);
     std::string_view pattern = weight.name()->string_view();
     for (uint32_t layer = 0; layer < layers; ++layer) {
       for (uint32_t expert = 0; expert < experts; ++expert) {
-        pointers.push_back(find(weight, expandName(pattern, uint64_t(weight.first_layer()) + layer, expert)));
+        std::string name = expandName(pattern, uint64_t(weight.first_layer()) + layer, expert);
+        const Found *found = find(weight, name);
+        pointers.push_back(found ? data(*found) : nullptr);
+        if (found && weight.dtype() == DType::i8) {
+          sources.push_back(quantSource(weight, name, *found));
+        }
       }
     }
     bound.totalBytes += tensorBytes(weight) * layers * experts;
   }
 
-  const void *find(const Weight &weight, const std::string &name) {
-    auto place = tensors.find(name);
+  // Null, and reported, when there is no such tensor.
+  const Found *find(const Weight &weight, const std::string &name) {
     std::span<const uint64_t> shape(weight.shape()->data(), weight.shape()->size());
+    const Found *found = look(name, fileDType(weight.dtype()), shape);
+    if (!found) {
+      return nullptr;
+    }
+    if (!takes(weight, *found)) {
+      dtype.list.add(fmt::format("'{}' is {}, the model wants {}", printable(name), found->entry->dtype,
+                                 fileDType(weight.dtype())));
+      offered = offered.empty() ? found->entry->dtype : offered;
+    }
+    bool dense = weight.experts() == 0; // read in every step, unlike an expert
+    if (dense && weight.layout() == WeightLayout::row_major) {
+      adviseWillNeed(*found);
+    }
+    return found;
+  }
+
+  const Found *look(const std::string &name, const char *type, std::span<const uint64_t> shape) {
+    auto place = tensors.find(name);
     if (place == tensors.end()) {
-      missing.list.add(
-          fmt::format("'{}' {} {}", printable(name), fileDType(weight.dtype()), formatShape(shape)));
+      missing.list.add(fmt::format("'{}' {} {}", printable(name), type, formatShape(shape)));
       return nullptr;
     }
     Found &found = place->second;
     found.used = true;
     const TensorEntry &entry = *found.entry;
-    if (entry.dtype != fileDType(weight.dtype())) {
-      dtype.list.add(fmt::format("'{}' is {}, the model wants {}", printable(name), entry.dtype,
-                                 fileDType(weight.dtype())));
-    }
     if (!std::equal(shape.begin(), shape.end(), entry.shape.begin(), entry.shape.end())) {
       this->shape.list.add(fmt::format("'{}' is {}, the model wants {}", printable(name),
                                        formatShape(entry.shape), formatShape(shape)));
     }
-    bool dense = weight.experts() == 0; // read in every step, unlike an expert
-    if (dense && weight.layout() == WeightLayout::row_major) {
-      adviseWillNeed(found);
+    return &found;
+  }
+
+  // Whether a tensor is of the type of the weight, or is one that becomes it when it is loaded.
+  bool takes(const Weight &weight, const Found &found) {
+    std::optional<DType> stored = weightType(found.entry->dtype);
+    if (stored == weight.dtype()) {
+      return true;
     }
-    return data(found);
+    if (weight.dtype() == DType::i8) {
+      return stored.has_value();
+    }
+    bool kept = manifest.weights_dtype() == DType::i8 && weight.dtype() == DType::bf16;
+    if (!kept || stored != DType::f32) {
+      return false;
+    }
+    toRound.insert(data(found));
+    return true;
+  }
+
+  QuantSource quantSource(const Weight &weight, const std::string &name, const Found &found) {
+    QuantSource source{weightType(found.entry->dtype).value_or(DType::i8)};
+    if (source.stored != DType::i8) {
+      ++bound.unquantizedTensors;
+      return source;
+    }
+    const uint64_t shape[] = {weight.shape()->Get(0), quantBlocks(weight.shape()->Get(1))};
+    const Found *scales = look(name + "_scale", "BF16", shape);
+    if (scales && scales->entry->dtype != "BF16") {
+      dtype.list.add(
+          fmt::format("'{}_scale' is {}, the model wants BF16", printable(name), scales->entry->dtype));
+    }
+    source.scales = scales ? data(*scales) : nullptr;
+    return source;
   }
 
   static void adviseWillNeed(const Found &found) {
@@ -170,23 +232,26 @@ private:
       return success();
     }
     if (!dtype.list.empty()) {
-      text += fmt::format("\n fix: compile with --weights-dtype {}, or convert the file",
-                          manifest.weights_dtype() == DType::bf16 ? "f32" : "bf16");
+      std::optional<DType> other = weightType(offered);
+      text += other ? fmt::format("\n fix: compile with --weights-dtype {}, or convert the file",
+                                  EnumNameDType(*other))
+                    : "\n fix: convert the file";
     }
     return fail(SMELT_weights, fmt::format("the weights do not fit model '{}' of {} ({} mismatch{}):{}",
                                            printable(manifest.model_name()->string_view()),
                                            bound.owner->name(), total, total == 1 ? "" : "es", text));
   }
 
-  // Kernels may rely on element alignment, which old writers of the format did not keep.
-  Status copyMisaligned() {
+  // Kernels may rely on element alignment, which old writers of the format did not keep; and on bf16, where
+  // the file may have f32. Matrices of i8 are packed from whatever the file has.
+  Status copyUnfit() {
     constexpr uint64_t alignment = 64;
     auto forEach = [&](const auto &action) {
       for (uint32_t i = 0; i < manifest.weights()->size(); ++i) {
         const Weight &weight = *manifest.weights()->Get(i);
-        uint64_t element = weight.dtype() == DType::bf16 ? 2 : 4;
         for (const void *&pointer : bound.pointers[i]) {
-          if (reinterpret_cast<uintptr_t>(pointer) % element) {
+          bool misaligned = reinterpret_cast<uintptr_t>(pointer) % elementBytes(weight.dtype()) != 0;
+          if (misaligned || toRound.contains(pointer)) {
             action(pointer, tensorBytes(weight));
           }
         }
@@ -199,14 +264,19 @@ private:
     }
     void *memory = mmap(nullptr, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
-      return fail(SMELT_memory, fmt::format("{} for tensors that are not aligned in their file: {}",
-                                            formatBytes(need), errnoText(errno)));
+      return fail(SMELT_memory,
+                  fmt::format("{} for tensors that cannot be used where their file has them: {}",
+                              formatBytes(need), errnoText(errno)));
     }
     bound.copies = memory;
     bound.copiedBytes = need;
     std::byte *next = static_cast<std::byte *>(memory);
     forEach([&](const void *&pointer, uint64_t bytes) {
-      std::memcpy(next, pointer, bytes);
+      if (toRound.contains(pointer)) {
+        round(pointer, bytes / 2, next);
+      } else {
+        std::memcpy(next, pointer, bytes);
+      }
       pointer = next;
       next += (bytes + alignment - 1) / alignment * alignment;
     });
@@ -214,9 +284,20 @@ private:
     return success();
   }
 
+  static void round(const void *from, uint64_t count, std::byte *to) {
+    float values[1024]; // the file may be aligned to nothing
+    for (uint64_t begin = 0; begin < count; begin += std::size(values)) {
+      uint64_t size = std::min<uint64_t>(std::size(values), count - begin);
+      std::memcpy(values, static_cast<const std::byte *>(from) + begin * 4, size * 4);
+      roundToBf16(values, reinterpret_cast<uint16_t *>(to) + begin, size);
+    }
+  }
+
   BoundWeights &bound;
   const Manifest &manifest;
   std::unordered_map<std::string, Found> tensors;
+  std::unordered_set<const void *> toRound; // f32 tensors of bf16 weights
+  std::string offered;                      // the dtype of the first tensor of a wrong one
   Mismatches missing{"missing"}, extra{"extra"}, twice{"in two files"}, dtype{"dtype"}, shape{"shape"};
 };
 
@@ -250,8 +331,10 @@ Result<std::shared_ptr<const BoundWeights>> BoundWeights::splat(std::shared_ptr<
   bound->owner = std::move(artifact);
   bound->seed = *seed;
   for (const Weight *weight : *bound->owner->manifest().weights()) {
-    bound->totalBytes += tensorBytes(*weight) * std::max<uint32_t>(weight->layers(), 1) *
-                         std::max<uint32_t>(weight->experts(), 1);
+    uint64_t tensors =
+        uint64_t(std::max<uint32_t>(weight->layers(), 1)) * std::max<uint32_t>(weight->experts(), 1);
+    bound->totalBytes += tensorBytes(*weight) * tensors;
+    bound->unquantizedTensors += weight->dtype() == DType::i8 ? tensors : 0;
   }
   return std::shared_ptr<const BoundWeights>(std::move(bound));
 }
@@ -273,6 +356,10 @@ const void *const *BoundWeights::table(uint32_t weight, uint32_t layer) const {
   uint32_t experts = std::max<uint32_t>(owner->manifest().weights()->Get(weight)->experts(), 1);
   const std::vector<std::vector<const void *>> &pointers = generated ? generated->pointers() : this->pointers;
   return pointers[weight].data() + size_t(layer) * experts;
+}
+
+QuantSource BoundWeights::quantSource(uint32_t weight, size_t tensor) const {
+  return seed ? QuantSource{DType::bf16} : sources[weight][tensor]; // hash weights are bf16
 }
 
 bool BoundWeights::isMapped(const void *address) const {

@@ -1,5 +1,5 @@
-// The weights of an artifact as CPU kernels read them: matrices packed into panels, everything else where its
-// file has it.
+// The weights of an artifact as CPU kernels read them: matrices packed into panels, quantised first where the
+// model is i8 and the file is not; everything else where its file has it.
 #pragma once
 
 #include "runtime/src/SystemMemory.h"
@@ -20,7 +20,8 @@ public:
 
   // The packed form of the weights, made unless another session uses it already. Packs on all workers of the
   // pool. Pages of the files are dropped again once they are read.
-  // SMELT_memory: no room for the packed copy. SMELT_io: a file was cut short. SMELT_interrupted.
+  // SMELT_memory: no room for the packed copy. SMELT_io: a file was cut short. SMELT_weights: values or
+  // scales that i8 cannot have. SMELT_interrupted.
   static Result<std::shared_ptr<const PackedWeights>> of(std::shared_ptr<const BoundWeights> source,
                                                          ThreadPool &pool, const Progress &progress);
 

@@ -69,7 +69,7 @@ TEST_CASE("The header is checked in the order magic, version, size, checksum") {
   }
   SECTION("older major version") {
     patch(file, offsetof(smelt_artifact_header, version_major), 0u);
-    CHECK_THAT(parse(file).message, Contains("artifact format 0.1") && Contains("compile the model again"));
+    CHECK_THAT(parse(file).message, Contains("artifact format 0.2") && Contains("compile the model again"));
   }
   SECTION("a newer minor version is read") {
     patch(file, offsetof(smelt_artifact_header, version_minor), 9u);
@@ -140,7 +140,23 @@ TEST_CASE("Weights are verified") {
       {"no name", [&](auto &m) { m.weights[0]->name = ""; }, {"weight 0 ''", "has no name"}},
       {"dtype",
        [&](auto &m) { weight(m).dtype = DType::i32; },
-       {"has dtype 2; weights are f32 (0) or bf16 (1)"}},
+       {"has dtype 2; weights are f32 (0), bf16 (1) or i8 (3)"}},
+      {"i8 of a vector",
+       [&](auto &m) { weight(m).dtype = DType::i8; },
+       {"is i8, which only matrices of layout panel16 are", "has the shape [4]"}},
+      {"i8 as the file has it",
+       [&](auto &m) {
+         weight(m).dtype = DType::i8;
+         weight(m).shape = {16, 64};
+       },
+       {"is i8, which only matrices of layout panel16 are"}},
+      {"i8 that is too large",
+       [&](auto &m) {
+         weight(m).dtype = DType::i8;
+         weight(m).layout = WeightLayout::panel16;
+         weight(m).shape = {1ull << 31, 1ull << 31};
+       },
+       {"has the shape [2147483648, 2147483648]"}},
       {"layout", [&](auto &m) { weight(m).layout = WeightLayout(7); }, {"has layout 7"}},
       {"panels of a vector",
        [&](auto &m) {
@@ -155,9 +171,15 @@ TEST_CASE("Weights are verified") {
        [&](auto &m) { m.weights[toy::expert]->experts = 0; },
        {"has 0 experts, but its name has an {expert}"}},
       {"empty shape", [&](auto &m) { weight(m).shape.clear(); }, {"has the shape []"}},
-      {"zero dimension", [&](auto &m) { weight(m).shape = {4, 0}; }, {"has the shape [4, 0]"}},
+      {"zero dimension",
+       [&](auto &m) {
+         weight(m).shape = {4, 0};
+       },
+       {"has the shape [4, 0]"}},
       {"overflowing shape",
-       [&](auto &m) { weight(m).shape = {1ull << 40, 1ull << 40}; },
+       [&](auto &m) {
+         weight(m).shape = {1ull << 40, 1ull << 40};
+       },
        {"has the shape [1099511627776,"}},
       {"too many tensors",
        [&](auto &m) { weight(m).layers = UINT32_MAX; },
@@ -178,6 +200,7 @@ TEST_CASE("Buffers are verified") {
   expectRefused({
       {"no name", [](auto &m) { m.buffers[toy::x]->name = ""; }, {"buffer 4 ''", "has no name"}},
       {"kind", [](auto &m) { m.buffers[toy::x]->kind = BufferKind(20); }, {"has kind 20"}},
+      {"i8", [](auto &m) { m.buffers[toy::x]->dtype = DType::i8; }, {"has kind 0 and dtype 3"}},
       {"dtype", [](auto &m) { m.buffers[toy::x]->dtype = DType(9); }, {"dtype 9"}},
       {"state without slots", [](auto &m) { m.buffers[toy::state]->slots = 0; }, {"'sums': has 0 slots"}},
       {"workspace with slots", [](auto &m) { m.buffers[toy::x]->slots = 2; }, {"'x': has 2 slots"}},

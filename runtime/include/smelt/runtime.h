@@ -38,12 +38,17 @@ typedef struct smelt_weights smelt_weights;
 typedef struct smelt_session smelt_session;
 
 /* The values of DType in manifest.fbs. */
-typedef enum smelt_dtype { SMELT_DTYPE_F32 = 0, SMELT_DTYPE_BF16 = 1, SMELT_DTYPE_I32 = 2 } smelt_dtype;
+typedef enum smelt_dtype {
+  SMELT_DTYPE_F32 = 0,
+  SMELT_DTYPE_BF16 = 1,
+  SMELT_DTYPE_I32 = 2,
+  SMELT_DTYPE_I8 = 3 /* of weights: 8-bit codes and their scales */
+} smelt_dtype;
 
 void smelt_error_free(char *error);
 /* One sentence on a status, e.g. "the weights do not fit the model". */
 const char *smelt_status_text(smelt_status status);
-/* "f32", "bf16", "i32", or "?" */
+/* "f32", "bf16", "i32", "i8", or "?" */
 const char *smelt_dtype_name(smelt_dtype dtype);
 
 /* ---- this machine -------------------------------------------------------------------------------------- */
@@ -93,7 +98,7 @@ typedef struct smelt_weight_info {
   uint32_t rank;
   uint32_t first_layer, layers; /* layers = 0: not in a layer */
   uint32_t experts;             /* 0: not per expert */
-  uint64_t tensor_bytes;        /* of one tensor */
+  uint64_t tensor_bytes;        /* of one tensor, the scales of i8 included */
 } smelt_weight_info;
 
 typedef struct smelt_kernel_info {
@@ -132,12 +137,16 @@ bool smelt_artifact_get_variant(const smelt_artifact *artifact, uint32_t index, 
  * against the artifact. `paths`: any mix of .safetensors files and model.safetensors.index.json files.
  * SMELT_io: a file cannot be read. SMELT_weights: a file is malformed, or tensors are missing, extra, doubled
  * or of another dtype or shape; the message lists them all (the first 20 in full).
+ * A model compiled for i8 takes files of `smeltc weights quantize`, and f32 and bf16 ones as well.
  * When the model ties its head, a file may still hold lm_head.weight if it equals the embedding. */
 smelt_status smelt_weights_open(const smelt_artifact *artifact, const char *const *paths, size_t path_count,
                                 smelt_weights **weights, char **error);
 void smelt_weights_close(smelt_weights *weights);
-/* Bytes of all bound tensors. */
+/* Bytes of all bound tensors, in the type the model has them in. */
 uint64_t smelt_weights_bytes(const smelt_weights *weights);
+/* How many tensors the files have in f32 or bf16 and a model compiled for i8 wants in 8 bits: the first session
+ * quantises them as `smeltc weights quantize` does, with the same result. */
+uint64_t smelt_weights_unquantized(const smelt_weights *weights);
 
 /* Returns nonzero to stop. */
 typedef int (*smelt_progress_fn)(void *user, uint64_t done_bytes, uint64_t total_bytes);

@@ -94,6 +94,9 @@ private:
     if (Status status = model.openWeights(options.weights); !status.ok()) {
       return status;
     }
+    if (uint64_t count = smelt_weights_unquantized(model.weights.get())) {
+      fmt::print(stderr, "weights: {} tensors are quantised to i8 as they are loaded\n", count);
+    }
     if (Status status = openLogits(); !status.ok()) {
       return status;
     }

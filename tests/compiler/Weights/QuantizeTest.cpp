@@ -1,3 +1,4 @@
+#include "runtime/src/Quantize.h"
 #include "compiler/Spec/SpecReader.h"
 #include "compiler/Weights/InitWeights.h"
 #include "compiler/Weights/QuantizeWeights.h"
@@ -13,6 +14,10 @@
 
 using namespace smelt;
 using namespace smelt::weights;
+using runtime::dequantizeRow;
+using runtime::quantBlock;
+using runtime::quantBlocks;
+using runtime::quantizeRow;
 using tests::StoredTensor;
 using tests::TempFolder;
 using tests::TensorMap;
@@ -60,7 +65,8 @@ Row quantized(const std::vector<float> &values) {
           std::vector<uint16_t>(quantBlocks(values.size())),
           std::vector<float>(values.size()),
           {}};
-  REQUIRE(quantizeRow(values.data(), values.size(), row.codes.data(), row.scales.data(), row.error));
+  REQUIRE(quantizeRow(values.data(), values.size(), row.codes.data(), row.scales.data()));
+  row.error.addRow(values.data(), values.size(), row.codes.data(), row.scales.data());
   dequantizeRow(row.codes.data(), row.scales.data(), values.size(), row.back.data());
   return row;
 }
@@ -123,7 +129,7 @@ TEST_CASE("no weight moves by more than half a step, in blocks of every length a
       std::vector<float> values = sineRow(count, magnitude);
       Row row = quantized(values);
       for (size_t i = 0; i < count; ++i) {
-        float scale = widen(row.scales[i / quant_block]);
+        float scale = widen(row.scales[i / quantBlock]);
         CHECK(std::fabs(values[i] - row.back[i]) <= 0.5000001F * scale);
         CHECK(row.back[i] == static_cast<float>(row.codes[i]) * scale);
         CHECK(std::abs(row.codes[i]) <= 127);
@@ -165,8 +171,7 @@ TEST_CASE("a value that is no number fails its row") {
     values[38] = bad;
     std::vector<int8_t> codes(40);
     std::vector<uint16_t> scales(2);
-    QuantError error;
-    CHECK(!quantizeRow(values.data(), 40, codes.data(), scales.data(), error));
+    CHECK(!quantizeRow(values.data(), 40, codes.data(), scales.data()));
   }
 }
 
@@ -211,7 +216,7 @@ TEST_CASE("projections become codes with scales, the rest bf16") {
                     columns, back.data());
       for (size_t i = 0; i < columns; ++i) {
         CHECK(std::fabs(values[row * columns + i] - back[i]) <=
-              0.5000001F * widen(rowScales[i / quant_block]));
+              0.5000001F * widen(rowScales[i / quantBlock]));
       }
     }
   }
