@@ -25,7 +25,7 @@ CLI::Validator visitDistribution() {
 class BudgetCommand : public Command {
 public:
   void declare(CLI::App &app) override {
-    app.add_option("SPEC", path, "The model: a TOML spec, or a Hugging Face config ending in .json")
+    app.add_option("MODEL", path, "The model: a TOML spec, or a Hugging Face config ending in .json")
         ->type_name("FILE")
         ->required();
     context_options.declare(app);

@@ -24,6 +24,11 @@ public:
   }
 
   smelt_status run() override {
+    if (path.ends_with(".toml")) {
+      throw UserError(
+          SMELT_usage,
+          fmt::format("'{}' is a spec already; smeltc import reads a Hugging Face config.json", path));
+    }
     hf::Model model = loadConfig(path);
     if (!name.empty()) {
       model.architecture.name = name;

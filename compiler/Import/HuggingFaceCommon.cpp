@@ -138,6 +138,19 @@ budget::GroupedAttention groupedAttention(const Trunk &trunk, int64_t head_dim) 
   return {.query_heads = trunk.heads, .kv_heads = trunk.kv_heads, .head_dim = head_dim};
 }
 
+void setBias(budget::GroupedAttention &attention, bool qkv, bool output) {
+  attention.query_bias = attention.key_bias = attention.value_bias = qkv;
+  attention.output_bias = output;
+}
+
+void checkTopK(ConfigReader &reader, const budget::ExpertMlp &mlp) {
+  if (mlp.top_k > mlp.experts) {
+    reader.problem("num_experts_per_tok",
+                   fmt::format("'num_experts_per_tok' = {} is more than the {} experts there are", mlp.top_k,
+                               mlp.experts));
+  }
+}
+
 std::vector<LayerType> readLayerTypes(ConfigReader &reader, int64_t layers, bool allow_linear,
                                       const std::function<LayerType(int64_t)> &rule) {
   std::vector<LayerType> result;

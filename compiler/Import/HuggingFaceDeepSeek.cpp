@@ -24,9 +24,7 @@ ExpertMlp readExperts(ConfigReader &reader, Model &model, bool correction_bias) 
                 .top_k = reader.size({"num_experts_per_tok"}),
                 .width = reader.size({"moe_intermediate_size"}),
                 .correction_bias = correction_bias};
-  if (mlp.top_k > mlp.experts) {
-    reader.problem("num_experts_per_tok", "'num_experts_per_tok' is more than the number of experts");
-  }
+  checkTopK(reader, mlp);
   model.equal_shared = mustCount(reader, "n_shared_experts", "no shared experts");
   mlp.shared_width = mlp.width * model.equal_shared;
   return mlp;
@@ -118,7 +116,7 @@ void readDeepSeekV3(ConfigReader &reader, Model &model) {
 void readGlm4Moe(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model, {.norm_eps = 1e-5});
   budget::GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk));
-  attention.query_bias = attention.key_bias = attention.value_bias = reader.flag({"attention_bias"}, false);
+  setBias(attention, reader.flag({"attention_bias"}, false), false);
   attention.qk_norm = reader.flag({"use_qk_norm"}, false) ? spec::QkNorm::per_head : spec::QkNorm::none;
   const ExpertMlp experts = readExperts(reader, model, true);
   readRouting(reader, model, "sigmoid", true);

@@ -9,11 +9,6 @@ using budget::GroupedAttention;
 using budget::Layer;
 using budget::Reach;
 
-void setBias(GroupedAttention &attention, bool qkv, bool output) {
-  attention.query_bias = attention.key_bias = attention.value_bias = qkv;
-  attention.output_bias = output;
-}
-
 void readLlama(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model);
   GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk));

@@ -32,6 +32,9 @@ struct TrunkDefaults {
   std::optional<int64_t> kv_heads = {}; // otherwise as many as heads
 };
 
+// Most visits of a loop.
+inline constexpr int64_t kMaxVisits = 1 << 14;
+
 struct Trunk {
   int64_t hidden = 1;
   int64_t layers = 1;
@@ -50,6 +53,9 @@ void readDtype(ConfigReader &reader, Model &model);
 int64_t readHeadDim(ConfigReader &reader, const Trunk &trunk, std::optional<int64_t> missing = {});
 // Heads of `head_dim`, no biases or norms.
 budget::GroupedAttention groupedAttention(const Trunk &trunk, int64_t head_dim);
+void setBias(budget::GroupedAttention &attention, bool qkv, bool output);
+// A problem when a token would use more experts than there are.
+void checkTopK(ConfigReader &reader, const budget::ExpertMlp &mlp);
 
 // `layer_types`, or the rule of the class when missing: what each layer attends to. `linear` says whether
 // layers of the type "linear_attention" are allowed; they are marked so.

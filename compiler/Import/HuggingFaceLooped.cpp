@@ -12,8 +12,6 @@ using budget::GroupedAttention;
 using budget::Layer;
 using budget::Reach;
 
-constexpr int64_t kMaxVisits = 1 << 14;
-
 // The whole stack, `total_ut_steps` times. The exit gate is read after every visit and its result unused at
 // the published threshold of 1, so it has weights and no FLOPs.
 void readOuro(ConfigReader &reader, Model &model) {
@@ -121,8 +119,8 @@ void readNanbeige(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model);
   const auto channels = reader.optionalSize({"head_dim", "kv_channels"});
   GroupedAttention attention = groupedAttention(trunk, channels ? *channels : readHeadDim(reader, trunk));
-  attention.query_bias = attention.key_bias = attention.value_bias = attention.output_bias =
-      reader.flag({"attention_bias"}, false);
+  const bool bias = reader.flag({"attention_bias"}, false);
+  setBias(attention, bias, bias);
   const DenseMlp mlp{.width = reader.size({"intermediate_size"}), .bias = reader.flag({"mlp_bias"}, false)};
   const int64_t visits = reader.has({"num_loops"}) ? reader.sizeUpTo({"num_loops"}, kMaxVisits) : 1;
   if (!reader.flag({"skip_loop_final_norm"}, false) && visits > 1) {

@@ -16,14 +16,14 @@ ExpertMlp readExperts(ConfigReader &reader, Key experts) {
   ExpertMlp mlp{.experts = reader.size(experts),
                 .top_k = reader.size({"num_experts_per_tok", "experts_per_token"}),
                 .width = reader.size({"intermediate_size"})};
-  if (mlp.top_k > mlp.experts) {
-    reader.problem("num_experts_per_tok", "'num_experts_per_tok' is more than the number of experts");
-  }
+  checkTopK(reader, mlp);
   return mlp;
 }
 
-void setBias(GroupedAttention &attention, bool bias) {
-  attention.query_bias = attention.key_bias = attention.value_bias = attention.output_bias = bias;
+// On all four projections, as `attention_bias` says.
+void readBias(ConfigReader &reader, GroupedAttention &attention, bool missing = false) {
+  const bool bias = reader.flag({"attention_bias"}, missing);
+  setBias(attention, bias, bias);
 }
 
 void readMixtral(ConfigReader &reader, Model &model) {
@@ -38,7 +38,7 @@ void readMixtral(ConfigReader &reader, Model &model) {
 void readOlmoe(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model, {.norm_eps = 1e-5});
   GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk));
-  setBias(attention, reader.flag({"attention_bias"}, false));
+  readBias(reader, attention);
   attention.qk_norm = spec::QkNorm::full_width;
   model.renormalize = reader.flag({"norm_topk_prob"}, false);
   if (reader.has({"clip_qkv"})) {
@@ -53,7 +53,7 @@ void readGranite(ConfigReader &reader, Model &model, int64_t shared_width) {
   const Trunk trunk = readTrunk(reader, model);
   const int64_t head_dim = readHeadDim(reader, trunk);
   GroupedAttention attention = groupedAttention(trunk, head_dim);
-  setBias(attention, reader.flag({"attention_bias"}, false));
+  readBias(reader, attention);
   ExpertMlp mlp = readExperts(reader, {"num_local_experts", "num_experts"});
   mlp.shared_width = shared_width;
   for (std::string_view key : {"embedding_multiplier", "logits_scaling", "residual_multiplier"}) {
@@ -74,7 +74,7 @@ void readGraniteMoeShared(ConfigReader &reader, Model &model) {
 void readPhiMoe(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model, {.norm_eps = 1e-5, .rope_theta = 1e6});
   GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk));
-  setBias(attention, reader.flag({"attention_bias"}, false));
+  readBias(reader, attention);
   model.architecture.head_bias = reader.flag({"lm_head_bias"}, false);
   model.architecture.final_norm_vectors = 2; // LayerNorm: weight and bias
   reader.ignore({"original_max_position_embeddings"});
@@ -91,7 +91,7 @@ void readPhiMoe(ConfigReader &reader, Model &model) {
 void readGptOss(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model, {.norm_eps = 1e-5, .rope_theta = 150000});
   GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk, 64));
-  setBias(attention, reader.flag({"attention_bias"}, true));
+  readBias(reader, attention, true);
   attention.sinks = true;
   ExpertMlp mlp = readExperts(reader, {"num_local_experts", "num_experts"});
   mlp.bias = mlp.router_bias = true;
@@ -139,7 +139,7 @@ std::vector<LayerType> llama4LayerTypes(ConfigReader &reader, int64_t layers) {
 void readLlama4(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model, {.norm_eps = 1e-5, .rope_theta = 500000});
   GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk, 128));
-  setBias(attention, reader.flag({"attention_bias"}, false));
+  readBias(reader, attention);
   ExpertMlp experts = readExperts(reader, {"num_local_experts", "num_experts"});
   experts.shared_width = experts.width;
   model.equal_shared = 1;

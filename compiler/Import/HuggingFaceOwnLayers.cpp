@@ -17,7 +17,7 @@ using budget::Layer;
 
 GroupedAttention readAttention(ConfigReader &reader, const Trunk &trunk) {
   GroupedAttention attention = groupedAttention(trunk, reader.size({"head_dim"}));
-  attention.query_bias = attention.key_bias = attention.value_bias = reader.flag({"attention_bias"}, false);
+  setBias(attention, reader.flag({"attention_bias"}, false), false);
   const std::string norm = reader.word({"qk_norm"}, spec::toString(spec::QkNorm::none));
   if (const auto known = spec::fromString<spec::QkNorm>(norm)) {
     attention.qk_norm = *known;
@@ -33,9 +33,7 @@ ExpertMlp readExperts(ConfigReader &reader, Model &model) {
                 .top_k = reader.size({"num_experts_per_tok"}),
                 .width = reader.size({"moe_intermediate_size"}),
                 .shared_width = reader.count({"shared_expert_intermediate_size"}, 0)};
-  if (mlp.top_k > mlp.experts) {
-    reader.problem("num_experts_per_tok", "'num_experts_per_tok' is more than the number of experts");
-  }
+  checkTopK(reader, mlp);
   model.renormalize = reader.flag({"norm_topk_prob"}, true);
   return mlp;
 }

@@ -20,9 +20,7 @@ public:
     experts.experts = reader.size({"num_experts", "num_local_experts"});
     experts.top_k = reader.size({"num_experts_per_tok"});
     experts.width = reader.size({"moe_intermediate_size"});
-    if (experts.top_k > experts.experts) {
-      reader.problem("num_experts_per_tok", "'num_experts_per_tok' is more than the number of experts");
-    }
+    checkTopK(reader, experts);
     if (has_shared) {
       experts.shared_width = reader.size({"shared_expert_intermediate_size"});
       experts.shared_gate = true;
@@ -55,7 +53,7 @@ private:
 void readQwen2Moe(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model);
   GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk));
-  attention.query_bias = attention.key_bias = attention.value_bias = reader.flag({"qkv_bias"}, true);
+  setBias(attention, reader.flag({"qkv_bias"}, true), false);
   const QwenFfn ffn(reader, trunk.layers, true);
   model.renormalize = reader.flag({"norm_topk_prob"}, false);
   const bool windows = reader.flag({"use_sliding_window"}, false);
@@ -73,15 +71,11 @@ void readQwen2Moe(ConfigReader &reader, Model &model) {
   });
 }
 
-void setAttentionBias(ConfigReader &reader, GroupedAttention &attention) {
-  attention.query_bias = attention.key_bias = attention.value_bias = attention.output_bias =
-      reader.flag({"attention_bias"}, false);
-}
-
 void readQwen3Moe(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model);
   GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk));
-  setAttentionBias(reader, attention);
+  const bool bias = reader.flag({"attention_bias"}, false);
+  setBias(attention, bias, bias);
   attention.qk_norm = spec::QkNorm::per_head;
   const QwenFfn ffn(reader, trunk.layers, false);
   model.renormalize = reader.flag({"norm_topk_prob"}, false);
@@ -100,7 +94,8 @@ void readQwen3Moe(ConfigReader &reader, Model &model) {
 void readQwen3Next(ConfigReader &reader, Model &model) {
   const Trunk trunk = readTrunk(reader, model);
   GroupedAttention attention = groupedAttention(trunk, readHeadDim(reader, trunk, 256));
-  setAttentionBias(reader, attention);
+  const bool bias = reader.flag({"attention_bias"}, false);
+  setBias(attention, bias, bias);
   attention.qk_norm = spec::QkNorm::per_head;
   attention.output_gate = true;
   const budget::LinearAttention linear{.key_heads = reader.size({"linear_num_key_heads"}, 16),

@@ -14,8 +14,6 @@ using budget::LatentAttention;
 using budget::Layer;
 using nlohmann::json;
 
-constexpr int64_t kMaxVisits = 1 << 14;
-
 // A word that must be this one.
 void require(ConfigReader &reader, std::string_view key, std::string_view word) {
   if (const std::string value = reader.word({key}, word); value != word) {

@@ -97,9 +97,8 @@ std::string checkUnlooped(const budget::Architecture &architecture) {
 
 std::string checkBaseline(const Baseline &baseline) {
   if (!baseline.experts()) {
-    return fmt::format("the baseline has no {}: without experts, parameters and FLOPs cannot be matched "
-                       "apart; start from an MoE model",
-                       baseline.spec ? "[moe]" : "layers with experts");
+    return "the baseline has no layers with experts: without them, parameters and FLOPs cannot be matched "
+           "apart; start from an MoE model";
   }
   if (!baseline.architecture.adapters.empty()) {
     return fmt::format("the baseline has an {} between its layers: how its size follows the others' is not "

@@ -22,6 +22,8 @@ struct Kernels {
   double cached = 0; // of these, from cache
   double flops = 0;
   int64_t launches = 0;
+
+  bool none() const { return bytes == 0 && flops == 0 && launches == 0; }
 };
 
 // What the kernels of a layer read on every visit, whichever experts are chosen.
@@ -246,6 +248,10 @@ private:
   }
 
   void add(LatencyPart part, const Kernels &kernels, int64_t count) {
+    // Most kinds of kernels are not in most layers, and layers outside loops have no second visit.
+    if (count == 0 || kernels.none()) {
+      return;
+    }
     const double bandwidth =
         (kernels.bytes - kernels.cached) / (device.memory_bandwidth * device.achievable_bandwidth) +
         kernels.cached / device.cache_bandwidth;
@@ -328,12 +334,32 @@ double expectedDistinctExperts(int64_t experts, int64_t top_k, int64_t tokens) {
   return all * (1 - raised(static_cast<double>(experts - top_k) / all, tokens));
 }
 
+Architecture layersByKind(Architecture architecture) {
+  std::vector<budget::LayerGroup> kinds;
+  for (const budget::LayerGroup &group : architecture.groups) {
+    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const budget::LayerGroup &other) {
+      return other.layer == group.layer && other.visits == group.visits;
+    });
+    if (kind == kinds.end()) {
+      kinds.push_back(group);
+    } else {
+      kind->layers += group.layers;
+    }
+  }
+  architecture.groups = std::move(kinds);
+  return architecture;
+}
+
 std::optional<Latency> predictLatency(const Architecture &architecture, const LatencyRequest &request) {
-  return Prediction(architecture, request).run();
+  return Prediction(layersByKind(architecture), request).run();
 }
 
 int64_t predictedPicoseconds(const Architecture &architecture, const LatencyRequest &request) {
-  const std::optional<Latency> latency = predictLatency(architecture, request);
+  return predictedPicosecondsOfKinds(layersByKind(architecture), request);
+}
+
+int64_t predictedPicosecondsOfKinds(const Architecture &kinds, const LatencyRequest &request) {
+  const std::optional<Latency> latency = Prediction(kinds, request).run();
   return latency ? latency->picoseconds() : INT64_MAX;
 }
 

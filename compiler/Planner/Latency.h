@@ -94,6 +94,12 @@ std::optional<Latency> predictLatency(const budget::Architecture &architecture,
 // The same in whole picoseconds; INT64_MAX where there is no prediction.
 int64_t predictedPicoseconds(const budget::Architecture &architecture, const LatencyRequest &request);
 
+// The model with its layers of each kind in one group: where they stand in the stack plays no part in a
+// prediction.
+budget::Architecture layersByKind(budget::Architecture architecture);
+// predictedPicoseconds() of a model that is already in kinds, for searches that predict many of its shapes.
+int64_t predictedPicosecondsOfKinds(const budget::Architecture &kinds, const LatencyRequest &request);
+
 // What must be in memory: all weights, and the cache of every sequence after the step.
 struct ResidentBytes {
   int64_t weights = 0;

@@ -11,7 +11,7 @@ class UnitLatency {
 public:
   UnitLatency(const Baseline &baseline, const budget::Architecture &looped, const Shape &shape,
               const LatencyRequest &request)
-      : baseline(baseline), request(request), model(applyShape(baseline, looped, shape)) {}
+      : baseline(baseline), request(request), model(layersByKind(applyShape(baseline, looped, shape))) {}
 
   // The same as of applyShape(), without making it anew.
   int64_t picoseconds(const Shape &shape) {
@@ -25,7 +25,7 @@ public:
         std::get<budget::DenseMlp>(group.layer.ffn).width = mlpWidth(baseline, shape.hidden_size);
       }
     }
-    return predictedPicoseconds(model, request);
+    return predictedPicosecondsOfKinds(model, request);
   }
 
 private:

@@ -43,7 +43,7 @@ TEST_CASE("baselines the matcher cannot take are refused by name") {
     CHECK(result.status == SMELT_unsupported);
     return result.error;
   };
-  CHECK(error(cell("tests/tiny-dense")).find("the baseline has no [moe]") == 0);
+  CHECK(error(cell("tests/tiny-dense")).find("the baseline has no layers with experts") == 0);
   CHECK(error(cell("tests/tiny-mixed-dense-moe")).find("segment 3 overrides the heads") == 0);
   CHECK(error(cell("smelt/smelt-100m-s85")).find("the baseline already loops: segment 2") == 0);
 }
