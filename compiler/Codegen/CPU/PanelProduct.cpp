@@ -42,28 +42,39 @@ Value PanelUnits::panels(Emitter &e, Value unit) const {
   return e.min(mine, e.sub(e.c(total), first(e, unit)));
 }
 
-PanelProduct::PanelProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightType weights, int64_t matrices)
-    : e(e), rows(rows), depth(k), weights(weights), matrices(matrices),
-      k_step(weights == WeightType::bf16 ? 2 : 1) {}
+PanelProduct::PanelProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightType weights, int64_t matrices,
+                           ArrayRef<RegisterTile> shapes)
+    : e(e), rows(rows), depth(k), weights(weights), matrices(matrices), shapes(shapes),
+      k_step(weights == WeightType::i8     ? kQuantGroup
+             : weights == WeightType::bf16 ? 2
+                                           : 1) {}
 
-int64_t PanelProduct::panelBytes() const { return steps() * kPanelColumns * 4; }
+int64_t PanelProduct::panelBytes() const {
+  return weights == WeightType::i8 ? QuantPanels(e, depth).panelBytes() : steps() * kPanelColumns * 4;
+}
 
 int64_t PanelProduct::scratchBytes() const {
-  const RegisterTile &tallest = e.isa.weightTiles(weights).front();
-  return matrices > tallest.panels ? (matrices - 1) * tallest.rows * kPanelColumns * 4 : 0;
+  return matrices > shapes.front().panels ? (matrices - 1) * shapes.front().rows * kPanelColumns * 4 : 0;
 }
 
 void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &epilogue) {
   Value row = e.c(0);
-  for (const RegisterTile &shape : e.isa.weightTiles(weights)) {
+  bool elsewhere = operands.following_bytes > 0;
+  int64_t bytes = elsewhere ? operands.following_bytes : panelBytes();
+  int64_t stepBytes = (bytes + steps() - 1) / steps();
+  for (const RegisterTile &shape : shapes) {
     Value end = e.sub(operands.rows, e.rem(e.sub(operands.rows, row), shape.rows));
     int64_t width = std::max<int64_t>(1, shape.panels / matrices);
     e.when(e.less(row, end), [&] {
       Value pace = shape.rows >= kFewestReadAheadRows
-                       ? e.div(e.c(width * kPanelColumns * 4 * shape.rows), e.sub(end, row))
+                       ? e.div(e.c(width * stepBytes * shape.rows), e.sub(end, row))
                        : Value();
       e.loop(e.c(0), operands.panels, width, [&](Value panel) {
-        Values next = pace ? panelsAfter(operands, e.add(panel, width)) : Values();
+        Values next;
+        if (pace) {
+          next = elsewhere ? panelsAt(operands.following, panel, bytes)
+                           : panelsAfter(operands, e.add(panel, width));
+        }
         e.loop(row, end, shape.rows, [&](Value r) {
           ReadAhead ahead;
           if (pace) {
@@ -79,6 +90,14 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
     });
     row = end;
   }
+}
+
+Values PanelProduct::panelsAt(ArrayRef<Value> bases, Value panel, int64_t bytes) {
+  Values addresses;
+  for (Value base : bases) {
+    addresses.push_back(e.at(base, e.builder.getI8Type(), e.mul(panel, bytes)));
+  }
+  return addresses;
 }
 
 // By matrix: panel `next` of the unit, or what follows the unit.
@@ -119,10 +138,12 @@ void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Valu
     for (const Values &of : addresses) {
       pointers.append(of);
     }
-    all = accumulate(rowAddress, shape.rows, pointers, ahead);
+    all = accumulate(rowAddress, shape.rows, pointers, ahead,
+                     initialSums(operands, row, panel, shape, width, 0, matrices));
   } else {
     for (int64_t m = 0; m < matrices; ++m) {
-      Values sums = accumulate(rowAddress, shape.rows, addresses[m], ahead);
+      Values sums = accumulate(rowAddress, shape.rows, addresses[m], ahead,
+                               initialSums(operands, row, panel, shape, width, m, m + 1));
       for (int64_t r = 0; m + 1 < matrices && r < shape.rows; ++r) {
         for (int64_t v = 0; v < per; ++v) {
           e.store(sums[r * per + v], scratchAt(m, r, v));
@@ -159,9 +180,27 @@ void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Valu
   }
 }
 
+Values PanelProduct::initialSums(const Operands &operands, Value row, Value panel, const RegisterTile &shape,
+                                 int64_t width, int64_t begin, int64_t end) {
+  Values sums;
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    for (int64_t pointer = begin * width; pointer < end * width; ++pointer) {
+      Value column = e.mul(e.add(operands.first, e.add(panel, pointer % width)), kPanelColumns);
+      for (int64_t v = 0; v < vectors(); ++v) {
+        sums.push_back(operands.initial
+                           ? operands.initial(pointer / width, e.add(row, r), e.add(column, v * e.lanes()))
+                           : e.splat(0.0, e.lanes()));
+      }
+    }
+  }
+  return sums;
+}
+
 Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
-                                const ReadAhead &ahead) {
-  Values sums(rowCount * panels.size() * vectors(), e.splat(0.0, e.lanes()));
+                                const ReadAhead &ahead, Values sums) {
+  if (weights == WeightType::i8) {
+    return accumulateQuantized(rowAddress, rowCount, panels, std::move(sums));
+  }
   return e.loop(e.c(0), e.c(steps()), e.c(1), sums, [&](Value k, ValueRange carried) {
     Values next(carried);
     for (Value address : ahead.addresses) {
@@ -170,6 +209,28 @@ Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Val
     step(rowAddress, rowCount, panels, k, next);
     return next;
   });
+}
+
+Values PanelProduct::accumulateQuantized(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
+                                         Values sums) {
+  QuantPanels reader(e, depth);
+  auto addProducts = [&](Value k, const QuantPanels::Weights &w, ValueRange carried) {
+    Values next(carried);
+    for (int64_t r = 0; r < rowCount; ++r) {
+      Value row = e.at(e.at(rowAddress, e.f32(), r * rows.stride()), e.f32(), k);
+      for (int64_t part = 0; part < kQuantGroup; ++part) {
+        Value a = e.splat(e.load(e.f32(), e.at(row, e.f32(), part)), e.lanes());
+        for (size_t i = 0; i < panels.size(); ++i) {
+          for (int64_t v = 0; v < vectors(); ++v) {
+            Value &sum = next[(r * panels.size() + i) * vectors() + v];
+            sum = e.fma(a, w[i][v][part], sum);
+          }
+        }
+      }
+    }
+    return next;
+  };
+  return reader.forGroups(panels, e.c(0), e.c(reader.wholeBlocks()), reader.hasTail(), sums, addProducts);
 }
 
 void PanelProduct::step(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels, Value k, Values &sums) {

@@ -1,12 +1,13 @@
-// The matrix product every linear kernel is built on: a block of activation rows times packed weights.
+// A block of activation rows times packed weights, in tiles that live in registers.
 //
 // A matrix [N][K] is packed into N/16 panels of 16 result columns, the last one padded with zeros, each with
-// its 16 values of one k side by side: f32 [K][16], bf16 [ceil(K/2)][16][2], pairs along k. A tile multiplies
-// a few rows with a few panels: one register per row and vector of columns, to which the products are added
-// for k = 0, 1, 2 ... A result element is therefore the same sum in the same order in a tile of any shape, so
-// it depends neither on the number of rows nor on how work was shared.
+// its 16 values of one k side by side: f32 [K][16], bf16 [ceil(K/2)][16][2], pairs along k, i8 as QuantPanels
+// reads it. A tile multiplies a few rows with a few panels: one register per row and vector of columns, to
+// which the products are added for k = 0, 1, 2 ... A result element is therefore the same sum in the same
+// order in a tile of any shape, so it depends neither on the number of rows nor on how work was shared.
 #pragma once
 
+#include "compiler/Codegen/CPU/QuantPanels.h"
 #include "compiler/Codegen/CPU/RowBlock.h"
 
 namespace smelt::codegen::cpu {
@@ -32,7 +33,9 @@ private:
 
 class PanelProduct {
 public:
-  PanelProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightType weights, int64_t matrices);
+  // In tiles of the given shapes, the last of one row.
+  PanelProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightType weights, int64_t matrices,
+               llvm::ArrayRef<RegisterTile> shapes);
 
   int64_t panelBytes() const; // of one panel of weights
   Value panel(Value matrix, Value index) {
@@ -57,6 +60,11 @@ public:
     Value first, panels;
     Value columns;
     Values following; // by matrix: address of the panel this worker multiplies after the last of these
+    // Of panels that are themselves in the caches: the bytes of one at `following`, where `panels` of them
+    // are read ahead while these are multiplied. 0: these panels are read ahead, then what follows them.
+    int64_t following_bytes = 0;
+    // The sum that products are added to, of a vector of columns; zero when it is null.
+    std::function<Value(int64_t matrix, Value row, Value column)> initial = {};
   };
   void run(const Operands &operands, Value scratch, const Epilogue &epilogue);
 
@@ -68,10 +76,16 @@ private:
     Value pace;
   };
   Values panelsAfter(const Operands &operands, Value next);
+  Values panelsAt(llvm::ArrayRef<Value> bases, Value panel, int64_t bytes);
   void tile(const Operands &operands, Value scratch, Value row, Value panel, const RegisterTile &shape,
             const ReadAhead &ahead, const Epilogue &epilogue);
-  // Sums by row, then panel pointer, then vector.
-  Values accumulate(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, const ReadAhead &ahead);
+  // Adds to `sums`: by row, then panel pointer, then vector.
+  Values accumulate(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, const ReadAhead &ahead,
+                    Values sums);
+  Values accumulateQuantized(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, Values sums);
+  // Of a tile from `row` and `panel` on, with the panels of matrices [begin, end).
+  Values initialSums(const Operands &operands, Value row, Value panel, const RegisterTile &shape,
+                     int64_t width, int64_t begin, int64_t end);
   void step(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, Value k, Values &sums);
   Values weightVectors(Value address);
   Values broadcast(Value rowAddress, Value k);
@@ -84,7 +98,8 @@ private:
   int64_t depth; // k
   WeightType weights;
   int64_t matrices;
-  int64_t k_step; // k of one step: of 16 x 4 bytes of weights
+  llvm::ArrayRef<RegisterTile> shapes;
+  int64_t k_step; // k of one step: of 16 x 4 bytes of weights; of i8 they are QuantPanels' groups
 };
 
 // silu(gate) * up, the sums of two matrices, into the result's columns of the row at `h`.

@@ -46,7 +46,7 @@ struct Routing {
 } // namespace
 
 TEST_CASE("experts_gate_up, experts_down and combine_residual make one MoE layer") {
-  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+  forEveryMatrixVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
     struct Shape {
       int64_t tokens, hidden, width, experts, topK;
     };
@@ -59,9 +59,9 @@ TEST_CASE("experts_gate_up, experts_down and combine_residual make one MoE layer
       std::vector<Weights> gate, up, down;
       std::vector<void *> gates, ups, downs;
       for (int64_t e = 0; e < s.experts; ++e) {
-        gate.emplace_back(type, s.hidden * s.width, 100 + e, 0.2f);
-        up.emplace_back(type, s.hidden * s.width, 200 + e, 0.2f);
-        down.emplace_back(type, s.hidden * s.width, 300 + e, 0.2f);
+        gate.push_back(Weights::matrix(type, s.width, s.hidden, 100 + e, 0.2f));
+        up.push_back(Weights::matrix(type, s.width, s.hidden, 200 + e, 0.2f));
+        down.push_back(Weights::matrix(type, s.hidden, s.width, 300 + e, 0.2f));
       }
       for (int64_t e = 0; e < s.experts; ++e) {
         gates.push_back(gate[e].packed(s.width));

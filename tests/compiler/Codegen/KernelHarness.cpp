@@ -130,15 +130,64 @@ Weights::Weights(WeightType type, size_t count, uint32_t seed, float scale, floa
   }
 }
 
+Weights Weights::matrix(WeightType type, size_t rows, size_t columns, uint32_t seed, float scale) {
+  if (type != WeightType::i8) {
+    return Weights(type, rows * columns, seed, scale);
+  }
+  Weights weights(WeightType::bf16, 0, seed);
+  weights.type = type;
+  std::mt19937 generator(seed);
+  std::uniform_int_distribution<int> codes(-127, 127), exponents(0, 4);
+  std::uniform_real_distribution<float> mantissas(1, 2);
+  weights.bytes.resize(1 + rows * columns);
+  for (size_t n = 0; n < rows; ++n) {
+    for (size_t k = 0; k < columns; ++k) {
+      if (k % 32 == 0) {
+        float step = scale / 1000 * std::ldexp(mantissas(generator), exponents(generator));
+        weights.scales.push_back(roundToBf16(step));
+      }
+      int code = codes(generator);
+      weights.bytes[1 + n * columns + k] = static_cast<char>(code);
+      weights.values.push_back(static_cast<float>(code) * fromBf16(weights.scales.back()));
+    }
+  }
+  return weights;
+}
+
+void *Weights::alignedPanels(size_t count) {
+  packedBytes.assign(count + 64, 0);
+  return packedBytes.data() + (64 - reinterpret_cast<uintptr_t>(packedBytes.data()) % 64) % 64;
+}
+
 void *Weights::packed(size_t rows) {
+  if (type == WeightType::i8) {
+    return packedCodes(rows);
+  }
   size_t columns = values.size() / rows, width = type == WeightType::bf16 ? 2 : 4;
   size_t step = type == WeightType::bf16 ? 2 : 1, steps = (columns + step - 1) / step;
-  packedBytes.assign((rows + 15) / 16 * steps * 64 + 64, 0);
-  char *base = packedBytes.data() + (64 - reinterpret_cast<uintptr_t>(packedBytes.data()) % 64) % 64;
+  auto *base = static_cast<char *>(alignedPanels((rows + 15) / 16 * steps * 64));
   for (size_t n = 0; n < rows; ++n) {
     for (size_t k = 0; k < columns; ++k) {
       char *to = base + (n / 16 * steps + k / step) * 64 + (n % 16 * step + k % step) * width;
       std::memcpy(to, &bytes[1 + (n * columns + k) * width], width);
+    }
+  }
+  return base;
+}
+
+// For every 64 columns a line of scales [2][16], then lines of codes [16][4] plus 128.
+void *Weights::packedCodes(size_t rows) {
+  size_t columns = values.size() / rows, blocks = (columns + 31) / 32;
+  size_t lines = (columns + 3) / 4 + (columns + 63) / 64;
+  auto *base = static_cast<char *>(alignedPanels((rows + 15) / 16 * lines * 64));
+  for (size_t n = 0; n < (rows + 15) / 16 * 16; ++n) {
+    char *panel = base + n / 16 * lines * 64;
+    for (size_t k = 0; k < (columns + 3) / 4 * 4; ++k) {
+      int code = n < rows && k < columns ? bytes[1 + n * columns + k] : 0;
+      panel[(k / 64 * 17 + 1 + k % 64 / 4) * 64 + n % 16 * 4 + k % 4] = static_cast<char>(code + 128);
+    }
+    for (size_t block = 0; n < rows && block < blocks; ++block) {
+      std::memcpy(panel + block / 2 * 17 * 64 + block % 2 * 32 + n % 16 * 2, &scales[n * blocks + block], 2);
     }
   }
   return base;
@@ -158,19 +207,28 @@ double relativeError(const Floats &a, const std::vector<double> &b) {
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::sqrt(difference / norm);
 }
 
-void forEveryVariant(const std::function<void(const cpu::IsaLevel &, WeightType, int)> &body) {
+namespace {
+void forTypes(const std::vector<WeightType> &types, const VariantBody &body) {
+  static const char *const names[] = {" f32 ", " bf16 ", " i8 "};
   std::vector<const cpu::IsaLevel *> levels = runnableLevels();
   if (levels.empty()) {
     WARN("skipped: this machine has no AVX2");
   }
   for (const cpu::IsaLevel *level : levels) {
-    for (WeightType type : {WeightType::f32, WeightType::bf16}) {
+    for (WeightType type : types) {
       for (int workers : {1, 2, 3}) {
-        INFO(level->name << (type == WeightType::bf16 ? " bf16 " : " f32 ") << workers << " workers");
+        INFO(level->name << names[static_cast<int64_t>(type)] << workers << " workers");
         body(*level, type, workers);
       }
     }
   }
+}
+} // namespace
+
+void forEveryVariant(const VariantBody &body) { forTypes({WeightType::f32, WeightType::bf16}, body); }
+
+void forEveryMatrixVariant(const VariantBody &body) {
+  forTypes({WeightType::f32, WeightType::bf16, WeightType::i8}, body);
 }
 
 } // namespace smelt::codegen::test

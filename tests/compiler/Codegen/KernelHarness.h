@@ -47,6 +47,8 @@ Floats randomFloats(size_t count, uint32_t seed, float scale = 1.0f);
 class Weights {
 public:
   Weights(WeightType type, size_t count, uint32_t seed, float scale = 1.0f, float offset = 0.0f);
+  // A matrix, which may be of i8: random codes, and scales for 32 of them that differ by up to 16 times.
+  static Weights matrix(WeightType type, size_t rows, size_t columns, uint32_t seed, float scale = 1.0f);
   void *data() { return bytes.data() + 1; }
   // A matrix of `rows` rows in layout panel16, aligned as the runtime aligns it.
   void *packed(size_t rows);
@@ -54,9 +56,16 @@ public:
   Floats values;
 
 private:
+  void *alignedPanels(size_t bytes);
+  void *packedCodes(size_t rows);
+
   WeightType type;
   std::vector<char> bytes, packedBytes;
+  std::vector<uint16_t> scales; // of i8: [rows][blocks of 32]
 };
+
+// What norms and biases beside matrices of a type are.
+inline WeightType vectorType(WeightType type) { return type == WeightType::i8 ? WeightType::bf16 : type; }
 
 // What a dot product sees: bf16-rounded activations where the level multiplies in bf16.
 float asOperand(float value, const cpu::IsaLevel &level, WeightType type);
@@ -64,7 +73,10 @@ float asOperand(float value, const cpu::IsaLevel &level, WeightType type);
 // |a - b| / |b| in the 2-norm; infinite if `a` holds a NaN.
 double relativeError(const Floats &a, const std::vector<double> &b);
 
-// Runs `body` for every runnable level, both weight types and 1, 2 and 3 workers.
-void forEveryVariant(const std::function<void(const cpu::IsaLevel &, WeightType, int workers)> &body);
+using VariantBody = std::function<void(const cpu::IsaLevel &, WeightType, int workers)>;
+// Runs `body` for every runnable level, the types that all weights may have, and 1, 2 and 3 workers.
+void forEveryVariant(const VariantBody &body);
+// The same with i8, which matrices may have.
+void forEveryMatrixVariant(const VariantBody &body);
 
 } // namespace smelt::codegen::test

@@ -35,7 +35,7 @@ struct Shape {
 } // namespace
 
 TEST_CASE("norm_linear: RMSNorm, concatenated projections, bias, emitted rows, gathered rows") {
-  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+  forEveryMatrixVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
     for (const Shape &shape : {Shape{1, 64, {32}}, Shape{3, 42, {42, 14, 14}}, Shape{70, 24, {96, 33, 8}},
                                Shape{7, 231, {100}}, Shape{2, 6, {3, 2, 1}}, Shape{13, 40, {5}}}) {
       for (int mode = 0; mode < 4; ++mode) {
@@ -56,12 +56,12 @@ TEST_CASE("norm_linear: RMSNorm, concatenated projections, bias, emitted rows, g
         std::vector<Weights> weights, biases;
         for (int64_t i = 0; i < count; ++i) {
           kernel.params["out" + std::to_string(i)] = shape.outs[i];
-          weights.emplace_back(type, shape.outs[i] * shape.in, 10 + i);
-          biases.emplace_back(type, shape.outs[i], 20 + i);
+          weights.push_back(Weights::matrix(type, shape.outs[i], shape.in, 10 + i));
+          biases.emplace_back(vectorType(type), shape.outs[i], 20 + i);
           total += shape.outs[i];
         }
         Floats x = randomFloats(shape.tokens * shape.in, 1);
-        Weights normWeight(type, shape.in, 2, 0.2f, 1.0f);
+        Weights normWeight(vectorType(type), shape.in, 2, 0.2f, 1.0f);
         std::vector<int32_t> rows;
         for (int64_t r = 0; r < (gather ? (shape.tokens + 1) / 2 : shape.tokens); ++r) {
           rows.push_back(gather ? shape.tokens - 1 - 2 * r : r);
@@ -114,14 +114,14 @@ TEST_CASE("norm_linear: RMSNorm, concatenated projections, bias, emitted rows, g
 }
 
 TEST_CASE("linear_residual adds a scaled product, in place or not") {
-  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+  forEveryMatrixVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
     for (auto [tokens, in, out] :
          {std::array<int64_t, 3>{1, 1056, 64}, {5, 42, 100}, {67, 30, 33}, {4, 6, 3}}) {
       KernelDesc kernel{"linear_residual_test",
                         "linear_residual",
                         {{"in", in}, {"out", out}, {"layout", 1}, {"dtype", static_cast<int64_t>(type)}}};
       Floats a = randomFloats(tokens * in, 1), x = randomFloats(tokens * out, 2);
-      Weights weight(type, in * out, 3);
+      Weights weight = Weights::matrix(type, out, in, 3);
       float scale = 0.5f;
       std::vector<double> expected;
       for (int64_t t = 0; t < tokens; ++t) {
@@ -145,7 +145,7 @@ TEST_CASE("linear_residual adds a scaled product, in place or not") {
 }
 
 TEST_CASE("gate_up: SwiGLU of two projections") {
-  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+  forEveryMatrixVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
     for (auto [tokens, in, out] : {std::array<int64_t, 3>{1, 64, 40}, {6, 42, 33}, {66, 24, 7}}) {
       for (bool norm : {false, true}) {
         KernelDesc kernel{
@@ -153,7 +153,8 @@ TEST_CASE("gate_up: SwiGLU of two projections") {
             "gate_up",
             {{"in", in}, {"out", out}, {"norm", norm}, {"layout", 1}, {"dtype", static_cast<int64_t>(type)}}};
         Floats x = randomFloats(tokens * in, 1), h(tokens * out, NAN);
-        Weights normWeight(type, in, 2, 0.2f, 1.0f), gate(type, in * out, 3), up(type, in * out, 4);
+        Weights normWeight(vectorType(type), in, 2, 0.2f, 1.0f);
+        Weights gate = Weights::matrix(type, out, in, 3), up = Weights::matrix(type, out, in, 4);
         std::vector<double> expected;
         for (int64_t t = 0; t < tokens; ++t) {
           const float *row = &x[t * in];
@@ -207,14 +208,14 @@ TEST_CASE("embed copies and widens rows of a table in either layout") {
 }
 
 TEST_CASE("a row's bits do not depend on the rows beside it") {
-  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+  forEveryMatrixVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
     int64_t in = 107, out = 72, tokens = 103;
     KernelDesc kernel{
         "gate_up_test",
         "gate_up",
         {{"in", in}, {"out", out}, {"norm", 0}, {"layout", 1}, {"dtype", static_cast<int64_t>(type)}}};
     Floats x = randomFloats(tokens * in, 1), alone(tokens * out);
-    Weights gate(type, in * out, 3), up(type, in * out, 4);
+    Weights gate = Weights::matrix(type, out, in, 3), up = Weights::matrix(type, out, in, 4);
     void *gatePanels = gate.packed(out), *upPanels = up.packed(out);
     LoadedKernel loaded(kernel, level);
     for (int64_t t = 0; t < tokens; ++t) {
@@ -229,6 +230,59 @@ TEST_CASE("a row's bits do not depend on the rows beside it") {
   });
 }
 
+// The rows of an identity matrix read weights out one by one.
+TEST_CASE("8-bit weights are decoded exactly, whatever the magnitude of their scales") {
+  int64_t in = 77, out = 53;
+  KernelDesc kernel{
+      "linear_residual_test",
+      "linear_residual",
+      {{"in", in}, {"out", out}, {"layout", 1}, {"dtype", static_cast<int64_t>(WeightType::i8)}}};
+  Floats identity(in * in), zero(in * out);
+  for (int64_t k = 0; k < in; ++k) {
+    identity[k * in + k] = 1;
+  }
+  for (const cpu::IsaLevel *level : runnableLevels()) {
+    LoadedKernel loaded(kernel, *level);
+    for (float scale : {2e-37f, 1.0f, 5e32f}) { // scales from 2e-40, which is denormal, to almost 2^104
+      INFO(level->name << " scale " << scale);
+      Weights weight = Weights::matrix(WeightType::i8, out, in, 5, scale);
+      void *panels = weight.packed(out);
+      Floats alone(in * out, NAN), together(in * out, NAN);
+      for (int64_t k = 0; k < in; ++k) {
+        loaded.run({&identity[k * in], panels, zero.data(), &alone[k * out]}, {1, bitsOf(1.0f)}, 1);
+      }
+      loaded.run({identity.data(), panels, zero.data(), together.data()},
+                 {static_cast<int32_t>(in), bitsOf(1.0f)}, 2);
+      for (int64_t k = 0; k < in; ++k) {
+        for (int64_t n = 0; n < out; ++n) {
+          REQUIRE(alone[k * out + n] == weight[n * in + k]);
+          REQUIRE(together[k * out + n] == weight[n * in + k]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("sums over weights that are decoded in parts are those of one row alone") {
+  int64_t in = 2109, out = 40; // three parts, the last one short
+  for (const cpu::IsaLevel *level : runnableLevels()) {
+    KernelDesc kernel{
+        "gate_up_test", "gate_up", {{"in", in}, {"out", out}, {"norm", 0}, {"layout", 1}, {"dtype", 2}}};
+    int32_t tokens = 27;
+    Floats x = randomFloats(tokens * in, 1), alone(tokens * out), together(tokens * out, NAN);
+    Weights gate = Weights::matrix(WeightType::i8, out, in, 3),
+            up = Weights::matrix(WeightType::i8, out, in, 4);
+    void *gatePanels = gate.packed(out), *upPanels = up.packed(out);
+    LoadedKernel loaded(kernel, *level);
+    for (int64_t t = 0; t < tokens; ++t) {
+      loaded.run({&x[t * in], gatePanels, upPanels, &alone[t * out]}, {1, 0}, 1);
+    }
+    loaded.run({x.data(), gatePanels, upPanels, together.data()}, {tokens, 0}, 2);
+    INFO(level->name);
+    CHECK(std::memcmp(together.data(), alone.data(), together.size() * 4) == 0);
+  }
+}
+
 TEST_CASE("weights in another layout than panel16 are refused by name") {
   KernelDesc kernel{"down", "linear_residual", {{"in", 4}, {"out", 4}, {"dtype", 0}}};
   cpu::CompiledKernels compiled;
@@ -238,7 +292,7 @@ TEST_CASE("weights in another layout than panel16 are refused by name") {
 }
 
 TEST_CASE("no row beyond the last is written, whatever the number of rows") {
-  forEveryVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
+  forEveryMatrixVariant([](const cpu::IsaLevel &level, WeightType type, int workers) {
     int64_t in = 40, out = 33;
     KernelDesc kernel{"norm_linear_test",
                       "norm_linear",
@@ -254,7 +308,7 @@ TEST_CASE("no row beyond the last is written, whatever the number of rows") {
                        {"layout", 1},
                        {"dtype", static_cast<int64_t>(type)}}};
     LoadedKernel loaded(kernel, level);
-    Weights weight(type, in * out, 1);
+    Weights weight = Weights::matrix(type, out, in, 1);
     void *panels = weight.packed(out);
     constexpr int64_t kGuardRows = 8;
     for (int64_t rows = 1; rows <= 67; ++rows) {
