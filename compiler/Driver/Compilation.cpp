@@ -8,6 +8,7 @@
 #include "compiler/Driver/Version.h"
 #include "compiler/Lowering/BuildModel.h"
 #include "compiler/Lowering/Pipeline.h"
+#include "compiler/Report/Table.h"
 #include "dialect/IR/SmeltOps.h"
 #include "dialect/Transforms/Passes.h"
 #include "runtime/tools/smelt-run/StopSignal.h"
@@ -192,6 +193,24 @@ std::vector<uint8_t> Compilation::serialize() {
 }
 
 std::vector<codegen::KernelDesc> Compilation::kernels() const { return artifact::kernelsOf(*module); }
+
+std::string Compilation::kernelTimes() const {
+  report::Table table;
+  std::vector<std::string> head = {"kernel, seconds of one thread"};
+  for (const codegen::cpu::IsaLevel *level : options.levels) {
+    head.push_back(level->name);
+  }
+  table.addRow(head);
+  const std::vector<codegen::KernelDesc> described = kernels();
+  for (size_t i = 0; i < code.seconds.size(); ++i) {
+    std::vector<std::string> row = {described[i].name};
+    for (double seconds : code.seconds[i]) {
+      row.push_back(fmt::format("{:.3f}", seconds));
+    }
+    table.addRow(row);
+  }
+  return table.text();
+}
 
 std::string Compilation::moduleText() {
   std::string text;

@@ -50,6 +50,8 @@ public:
   std::vector<uint8_t> serialize();
 
   std::vector<codegen::KernelDesc> kernels() const;
+  // What each kernel took for each level of the options, once generateCode() is done; for --timing.
+  std::string kernelTimes() const;
   // Of every step program for GPUs, in the order of deviceCode().
   std::vector<codegen::cuda::KernelRequest> deviceRequests() const;
   std::vector<artifact::KernelWork> deviceWork() const; // by request

@@ -63,7 +63,7 @@ public:
     app.add_option("--threads", options.threads, "Kernels to compile at once (default: one per processor)")
         ->check(wholeNumber(1, 1024))
         ->type_name("N");
-    app.add_flag("--timing", timing, "Print what every phase took to stderr");
+    app.add_flag("--timing", timing, "Print what every phase, and every kernel of CPUs, took to stderr");
     app.add_flag("--json", json, "Print one JSON object about the artifact");
   }
 
@@ -83,7 +83,8 @@ public:
       output.empty() ? printResult(text) : writeFile(output, text);
     }
     if (timing) {
-      fmt::print(stderr, "{}", formatTimes(progress.times()));
+      bool kernels = options.cpu && emit == Emit::artifact;
+      fmt::print(stderr, "{}{}", formatTimes(progress.times()), kernels ? compilation.kernelTimes() : "");
     }
     return SMELT_ok;
   }

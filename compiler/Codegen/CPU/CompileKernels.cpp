@@ -89,7 +89,7 @@ bool compileKernels(const std::vector<KernelDesc> &kernels, const std::vector<co
 
   result = {};
   result.scratch_bytes.assign(kernels.size(), 0);
-  result.seconds.assign(kernels.size(), 0.0);
+  result.seconds.assign(kernels.size(), std::vector<double>(levels.size()));
   for (size_t i = 0; i < total; ++i) {
     size_t kernel = i % kernels.size();
     if (!units[i].error.empty()) {
@@ -99,7 +99,7 @@ bool compileKernels(const std::vector<KernelDesc> &kernels, const std::vector<co
     }
     result.scratch_bytes[kernel] =
         std::max(result.scratch_bytes[kernel], static_cast<uint64_t>(units[i].scratch));
-    result.seconds[kernel] += units[i].seconds;
+    result.seconds[kernel][i / kernels.size()] = units[i].seconds;
   }
   for (size_t level = 0; level < levels.size(); ++level) {
     result.images.push_back(joinImage(*levels[level], &units[level * kernels.size()], kernels.size()));

@@ -19,9 +19,9 @@ struct CodeImage {
 };
 
 struct CompiledKernels {
-  std::vector<CodeImage> images;       // in the order of the levels asked for
-  std::vector<uint64_t> scratch_bytes; // by kernel: the most any level needs per worker
-  std::vector<double> seconds;         // by kernel: compile time over all levels
+  std::vector<CodeImage> images;            // in the order of the levels asked for
+  std::vector<uint64_t> scratch_bytes;      // by kernel: the most any level needs per worker
+  std::vector<std::vector<double>> seconds; // by kernel, then by level: compile time of one thread
 };
 
 struct CompileOptions {
