@@ -18,9 +18,9 @@ smelt_status report(const Status &status, char **error) {
   return status.code;
 }
 
-Status guard(const std::function<Status()> &body) {
+Status caught() {
   try {
-    return body();
+    throw;
   } catch (const std::bad_alloc &) {
     return fail(SMELT_memory, "out of memory");
   } catch (const std::exception &exception) {

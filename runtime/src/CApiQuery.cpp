@@ -38,6 +38,7 @@ void smelt_session_options_init(smelt_session_options *options) {
   options->sequences = 1;
   options->capacity = 2048;
   options->max_step_tokens = 512;
+  options->min_shared_nanoseconds = 1500;
 }
 
 void smelt_sampling_init(smelt_sampling *sampling) { *sampling = {.temperature = 0, .top_p = 1, .seed = 0}; }

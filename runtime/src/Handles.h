@@ -22,7 +22,16 @@ namespace smelt::runtime {
 // Hands a status to C: its code, and its message in *error.
 smelt_status report(const Status &status, char **error);
 
+// The exception that is being handled, as a status.
+Status caught();
+
 // Runs `body`, a function returning Status, and turns exceptions into statuses: none may cross into C.
-Status guard(const std::function<Status()> &body);
+template <typename Body> Status guard(const Body &body) {
+  try {
+    return body();
+  } catch (...) {
+    return caught();
+  }
+}
 
 } // namespace smelt::runtime

@@ -15,6 +15,7 @@ namespace smelt::runtime {
 // The variables of a Size formula.
 struct Extent {
   uint64_t tokens = 0, logitRows = 0, sequences = 0, capacity = 0;
+  bool operator==(const Extent &) const = default;
 };
 
 // nullopt on overflow.

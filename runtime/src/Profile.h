@@ -1,18 +1,11 @@
 // What each kernel of a session took.
 #pragma once
 
-#include "runtime/src/MemoryPlan.h"
-#include "runtime/src/ProgramTables.h"
+#include "runtime/src/LaunchCost.h"
 
 #include <vector>
 
 namespace smelt::runtime {
-
-// A step as the traffic of its kernels depends on it.
-struct StepTraffic {
-  Extent extent;
-  uint64_t cachedPositions = 0; // of the sequences in the step, after it
-};
 
 class Profile {
 public:

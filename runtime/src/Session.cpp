@@ -21,6 +21,11 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Artifact>
                 fmt::format("device '{}' is unknown; cpu, cuda, or cuda:N with N from 0 expected",
                             printable(device)));
   }
+  if (device != "cpu" && options.weights_cache) {
+    return fail(SMELT_input,
+                fmt::format("a weights cache holds what CPUs read; device '{}' has no use for it",
+                            printable(device)));
+  }
   Result<std::unique_ptr<StepRunner>> runner =
       device == "cpu" ? CpuRunner::create(artifact, std::move(weights), options)
                       : cuda::CudaRunner::create(artifact, std::move(weights), options);
@@ -79,7 +84,7 @@ Status Session::runChunk(const smelt_step &step, size_t begin, size_t end, size_
   batch.sequenceIds = std::span<const int32_t>(input.sequenceIds).subspan(begin, end - begin);
   batch.logitRows = rows;
   batch.firstToken = begin;
-  batch.cachedPositions = resolved.profile ? cachedPositions(begin, end) : 0;
+  batch.cachedPositions = cachedPositions(begin, end);
   uint64_t vocab = owner->manifest().vocab_size();
   return runner->run(batch, rows.empty() ? nullptr : logits + rowBegin * vocab);
 }

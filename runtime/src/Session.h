@@ -20,7 +20,7 @@ public:
   Status truncate(uint32_t sequence, uint32_t length);
 
   const smelt_session_options &options() const { return resolved; }
-  const smelt_memory &memory() const { return runner->memory(); }
+  smelt_memory memory() const { return runner->memory(); }
   StepRunner &steps() { return *runner; }
   const StepRunner &steps() const { return *runner; }
 

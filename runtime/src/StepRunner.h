@@ -13,7 +13,7 @@ struct StepBatch {
   std::span<const int32_t> tokens, positions, sequenceIds; // [T]
   std::span<const int32_t> logitRows;                      // [R], rows of these tokens, increasing
   uint64_t firstToken = 0;                                 // of the forward's tokens; for probes
-  uint64_t cachedPositions = 0; // of the sequences in the step, after it; only when the session profiles
+  uint64_t cachedPositions = 0;                            // of the sequences in the step, after it
 };
 
 class StepRunner {
@@ -28,7 +28,7 @@ public:
   virtual void resetProfile() = 0;
 
   const Extent &extent() const { return largest; }
-  const smelt_memory &memory() const { return needed; }
+  virtual smelt_memory memory() const { return needed; }
 
   void interrupt() { interrupted.store(true, std::memory_order_relaxed); }
   void setProbe(smelt_probe_fn function, void *user) {

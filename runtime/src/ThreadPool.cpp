@@ -76,6 +76,7 @@ void ThreadPool::run(Task newTask, void *newContext) {
   }
   task = newTask;
   context = newContext;
+  arrivalsBefore = arrivals.load(std::memory_order_relaxed);
   running.store(uint32_t(count - 1), std::memory_order_relaxed);
   launch.fetch_add(1, std::memory_order_release);
   launch.notify_all();
@@ -95,6 +96,16 @@ void ThreadPool::work(int32_t worker) {
       running.notify_one();
     }
   }
+}
+
+void ThreadPool::Barrier::meet() {
+  target += uint32_t(pool.workers());
+  if (pool.arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == target) {
+    pool.arrivals.notify_all();
+    return;
+  }
+  // Others may be at the next barrier already.
+  await(pool.arrivals, [target = target](uint32_t now) { return int32_t(now - target) >= 0; });
 }
 
 } // namespace smelt::runtime

@@ -1,6 +1,6 @@
-// Workers that run one function at a time, all together. The caller is worker 0. Between launches that follow
-// each other closely the others spin; after some 50 microseconds they sleep. A launch neither allocates nor
-// locks.
+// Workers that run one function at a time, all together. The caller is worker 0. Between runs that follow
+// each other closely, and at barriers, workers spin; after some 50 microseconds they sleep. Neither a run nor
+// a barrier allocates or locks.
 #pragma once
 
 #include "runtime/src/Status.h"
@@ -26,6 +26,18 @@ public:
   // visible to the caller.
   void run(Task task, void *context);
 
+  // Barriers within one run. Every worker has its own, counts its own calls, and all must make the same.
+  class Barrier {
+  public:
+    explicit Barrier(ThreadPool &pool) : pool(pool), target(pool.arrivalsBefore) {}
+    // Returns when all workers have come here; what they wrote before is visible to all.
+    void meet();
+
+  private:
+    ThreadPool &pool;
+    uint32_t target; // arrivals of all workers up to this barrier; wraps
+  };
+
 private:
   ThreadPool() = default;
   void work(int32_t worker);
@@ -34,10 +46,12 @@ private:
   Task task = nullptr;
   void *context = nullptr;
   bool stopping = false;
+  uint32_t arrivalsBefore = 0; // at barriers of earlier runs
   std::vector<std::thread> threads;
-  // Each on a cache line of its own: the first is read by all, the second written by all.
+  // Each on a cache line of its own: the first is read by all, the others written by all.
   alignas(64) std::atomic<uint32_t> launch{0};
   alignas(64) std::atomic<uint32_t> running{0};
+  alignas(64) std::atomic<uint32_t> arrivals{0};
 };
 
 } // namespace smelt::runtime

@@ -130,15 +130,25 @@ TEST_CASE("Code is chosen by name or by what the machine can do") {
   }
 }
 
-TEST_CASE("A kernel that fails is named with its place") {
+TEST_CASE("A kernel that fails is named with its place, and stops all workers") {
   ManifestT manifest = toyManifest();
   manifest.variants[0]->entries[toy::experts] = toyEntry(reinterpret_cast<const void *>(toy_fail));
-  ToySession session(manifest, {}, ToySession::defaults());
-  Outcome outcome = session.forward(step({1}), nullptr);
-  CHECK(outcome.status == SMELT_internal);
-  CHECK(outcome.message ==
-        "kernel 'toy_experts' (experts) failed with code 42 in block 1 call 2, visit 0, layer 0");
-  CHECK(smelt_session_length(session.session, 0) == 0);
+  for (uint32_t threads : {1u, 2u, 4u}) {
+    for (uint32_t least : {0u, 3u, 1500u}) {
+      CAPTURE(threads, least);
+      smelt_session_options options = ToySession::defaults();
+      options.threads = threads;
+      options.min_shared_nanoseconds = least;
+      ToySession session(manifest, {}, options);
+      for (int again = 0; again < 20; ++again) {
+        Outcome outcome = session.forward(step({1}), nullptr);
+        CHECK(outcome.status == SMELT_internal);
+        CHECK(outcome.message ==
+              "kernel 'toy_experts' (experts) failed with code 42 in block 1 call 2, visit 0, layer 0");
+        CHECK(smelt_session_length(session.session, 0) == 0);
+      }
+    }
+  }
 }
 
 TEST_CASE("Weights of another artifact are refused") {

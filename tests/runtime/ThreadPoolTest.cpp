@@ -38,4 +38,36 @@ TEST_CASE("Workers that went to sleep wake up") {
   CHECK(calls == 15);
 }
 
+TEST_CASE("Nobody passes a barrier before all have come to it") {
+  for (int32_t workers = 1; workers <= 4; ++workers) {
+    Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(workers);
+    REQUIRE(pool.ok());
+    struct Context {
+      ThreadPool &pool;
+      std::vector<int> round; // by worker; not atomic: a barrier must order what it wrote
+      std::atomic<int> wrong{0};
+    } context{**pool, std::vector<int>(size_t(workers))};
+    for (int run = 0; run < 20; ++run) {
+      (*pool)->run(
+          [](void *pointer, int32_t worker, int32_t workers) {
+            auto &context = *static_cast<Context *>(pointer);
+            ThreadPool::Barrier barrier(context.pool);
+            for (int round = 1; round <= 100; ++round) {
+              context.round[size_t(worker)] = round;
+              if (worker == round % workers && round % 40 == 0) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(1)); // the others go to sleep
+              }
+              barrier.meet();
+              for (int other : context.round) {
+                context.wrong += other != round;
+              }
+              barrier.meet();
+            }
+          },
+          &context);
+    }
+    CHECK(context.wrong == 0);
+  }
+}
+
 TEST_CASE("A pool may be dropped unused") { CHECK(ThreadPool::create(4).ok()); }

@@ -60,6 +60,7 @@ RuntimeSession::RuntimeSession(const RuntimeModel &model, const SessionSettings 
   options.sequences = settings.sequences;
   options.capacity = settings.capacity;
   options.threads = settings.threads;
+  options.min_shared_nanoseconds = 0; // small models must not make every thread but one idle
   if (settings.max_step_tokens) {
     options.max_step_tokens = settings.max_step_tokens;
   }
