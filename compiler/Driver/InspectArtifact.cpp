@@ -40,7 +40,6 @@ ArtifactHandle open(const std::string &path) {
   return ArtifactHandle(artifact);
 }
 
-// Of a session with the default options.
 smelt_memory memoryNeeded(const smelt_artifact *artifact, const smelt_session_options &options) {
   smelt_memory memory = {};
   char *error = nullptr;
@@ -68,9 +67,8 @@ std::string codeOf(const smelt_device_info &device) {
   return device.machine_code && device.ptx ? "machine code, PTX" : device.ptx ? "PTX" : "machine code";
 }
 
-smelt_memory memoryOn(const smelt_artifact *artifact, const smelt_device_info &device) {
-  smelt_session_options options;
-  smelt_session_options_init(&options);
+smelt_memory memoryOn(const smelt_artifact *artifact, smelt_session_options options,
+                      const smelt_device_info &device) {
   options.device = device.name;
   return memoryNeeded(artifact, options);
 }
@@ -83,15 +81,17 @@ std::string budgetLines(const smelt_artifact *artifact) {
   return table.text();
 }
 
-std::string memoryLines(const smelt_artifact *artifact, const smelt_artifact_info &info) {
-  smelt_session_options options;
-  smelt_session_options_init(&options);
+std::string memoryLines(const smelt_artifact *artifact, const smelt_session_options &options) {
   smelt_memory memory = memoryNeeded(artifact, options);
   Table table;
-  table.addRow({fmt::format("memory of {} sequence, {} positions", options.sequences, memory.capacity), ""});
+  table.addRow({fmt::format("memory of {} sequence{}, {} positions", options.sequences,
+                            options.sequences == 1 ? "" : "s", memory.capacity),
+                ""});
   table.addRow({"KV cache", formatBytes(memory.state)});
   table.addRow({"workspace", formatBytes(memory.workspace + memory.tables + memory.scratch)});
-  table.addRow({"weights, mapped", formatBytes(info.weight_bytes)});
+  table.addRow({"weights, packed", formatBytes(memory.packed_weights)});
+  table.addRow({"weights, mapped", formatBytes(memory.weights)});
+  table.addRow({"peak of a run", formatBytes(memory.peak)});
   return table.text();
 }
 
@@ -105,12 +105,12 @@ std::string variantTable(const smelt_artifact *artifact) {
 }
 
 // What a GPU of the target would take for one sequence, and what code there is.
-std::string deviceTable(const smelt_artifact *artifact) {
+std::string deviceTable(const smelt_artifact *artifact, const smelt_session_options &options) {
   Table table;
   table.addRow({"device", "code", "size", "launches per short step", "weights", "KV cache", "workspace"});
   bool any = false;
   forEach<smelt_device_info>(artifact, smelt_artifact_get_device, [&](const smelt_device_info &device) {
-    smelt_memory memory = memoryOn(artifact, device);
+    smelt_memory memory = memoryOn(artifact, options, device);
     table.addRow({device.name, codeOf(device), formatBytes(device.size),
                   std::to_string(device.launches_per_step), formatBytes(memory.device_weights),
                   formatBytes(memory.state), formatBytes(memory.workspace + memory.tables + memory.scratch)});
@@ -139,7 +139,8 @@ std::string weightTable(const smelt_artifact *artifact) {
   return table.text();
 }
 
-std::string textOf(const std::string &path, const smelt_artifact *artifact) {
+std::string textOf(const std::string &path, const smelt_artifact *artifact,
+                   const smelt_session_options &options) {
   smelt_artifact_info info = {};
   smelt_artifact_get_info(artifact, &info);
   std::string head =
@@ -148,16 +149,14 @@ std::string textOf(const std::string &path, const smelt_artifact *artifact) {
                   path, formatBytes(info.file_size), info.version_major, info.version_minor, info.producer,
                   info.target, info.model_name, info.vocab_size, info.tensor_count,
                   smelt_dtype_name(info.weights_dtype), info.calls_per_step);
-  return fmt::format("{}\n{}\n{}\n{}{}\n{}\n{}", head, budgetLines(artifact), memoryLines(artifact, info),
-                     variantTable(artifact), deviceTable(artifact), kernelTable(artifact),
+  return fmt::format("{}\n{}\n{}\n{}{}\n{}\n{}", head, budgetLines(artifact), memoryLines(artifact, options),
+                     variantTable(artifact), deviceTable(artifact, options), kernelTable(artifact),
                      weightTable(artifact));
 }
 
-std::string jsonOf(const smelt_artifact *artifact) {
+std::string jsonOf(const smelt_artifact *artifact, const smelt_session_options &options) {
   smelt_artifact_info info = {};
   smelt_artifact_get_info(artifact, &info);
-  smelt_session_options options;
-  smelt_session_options_init(&options);
   smelt_memory memory = memoryNeeded(artifact, options);
   ordered_json json;
   json["kind"] = "artifact";
@@ -175,14 +174,16 @@ std::string jsonOf(const smelt_artifact *artifact) {
                     {"positions", memory.capacity},
                     {"kv_cache", memory.state},
                     {"workspace", memory.workspace + memory.tables + memory.scratch},
-                    {"weights", info.weight_bytes}};
+                    {"weights", info.weight_bytes},
+                    {"packed_weights", memory.packed_weights},
+                    {"peak", memory.peak}};
   forEach<smelt_variant_info>(artifact, smelt_artifact_get_variant, [&](const smelt_variant_info &variant) {
     json["variants"].push_back(
         {{"isa", variant.isa}, {"bytes", variant.size}, {"supported", variant.supported}});
   });
   json["devices"] = ordered_json::array();
   forEach<smelt_device_info>(artifact, smelt_artifact_get_device, [&](const smelt_device_info &device) {
-    smelt_memory needed = memoryOn(artifact, device);
+    smelt_memory needed = memoryOn(artifact, options, device);
     json["devices"].push_back({{"name", device.name},
                                {"machine_code", device.machine_code},
                                {"ptx", device.ptx},
@@ -212,9 +213,16 @@ std::string jsonOf(const smelt_artifact *artifact) {
 
 } // namespace
 
-std::string inspectArtifact(const std::string &path, bool json) {
+std::string inspectArtifact(const std::string &path, bool json, const InspectedSession &session) {
   ArtifactHandle artifact = open(path);
-  return json ? jsonOf(artifact.get()) : textOf(path, artifact.get());
+  smelt_session_options options;
+  smelt_session_options_init(&options);
+  options.sequences = session.sequences;
+  options.capacity = session.positions;
+  options.max_step_tokens = session.step_tokens;
+  options.max_logit_rows = session.sequences; // as `run` has it: of each sequence's last token
+  options.threads = session.threads;
+  return json ? jsonOf(artifact.get(), options) : textOf(path, artifact.get(), options);
 }
 
 } // namespace smelt::driver

@@ -28,6 +28,7 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
                                       S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe"));
   }
   file.id = {info.st_dev, info.st_ino};
+  file.modifiedAt = int64_t(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
   if (info.st_size == 0) {
     return file;
   }
@@ -61,6 +62,7 @@ void MappedFile::swap(MappedFile &other) noexcept {
   std::swap(length, other.length);
   std::swap(descriptor, other.descriptor);
   std::swap(id, other.id);
+  std::swap(modifiedAt, other.modifiedAt);
 }
 
 } // namespace smelt::runtime

@@ -26,6 +26,8 @@ public:
   const std::string &path() const { return name; }
   // Device and inode: two paths of one file compare equal.
   std::pair<uint64_t, uint64_t> identity() const { return id; }
+  // When the file was last written before it was opened, in nanoseconds since 1970.
+  int64_t modified() const { return modifiedAt; }
   // Bytes in the file now; less than bytes().size() when it was cut short after mapping, in which case
   // touching the missing pages would kill the process.
   uint64_t currentSize() const;
@@ -39,6 +41,7 @@ private:
   size_t length = 0;
   int descriptor = -1;
   std::pair<uint64_t, uint64_t> id;
+  int64_t modifiedAt = 0;
 };
 
 } // namespace smelt::runtime

@@ -2,6 +2,7 @@
 
 #include "runtime/schema/manifest_generated.h"
 #include "runtime/src/ArtifactVerifier.h"
+#include "runtime/src/PeakMemory.h"
 #include "runtime/src/SystemCpus.h"
 #include "runtime/src/Text.h"
 #include "runtime/src/WeightPacking.h"
@@ -107,6 +108,7 @@ Result<MemoryPlan> planMemory(const Artifact &artifact, const smelt_session_opti
   plan.memory.scratch = plan.scratchStride * options.threads;
   plan.memory.total = plan.memory.workspace + plan.memory.state + plan.memory.tables + plan.memory.scratch;
   plan.memory.capacity = options.capacity;
+  plan.memory.peak = peakMemory(artifact, plan);
   return plan;
 }
 

@@ -16,6 +16,7 @@ namespace smelt::runtime {
 
 using artifact::DType;
 using artifact::Weight;
+using artifact::WeightLayout;
 
 namespace {
 
@@ -79,25 +80,27 @@ std::optional<Result<uint64_t>> parseSplat(std::string_view path) {
   return Result<uint64_t>(seed);
 }
 
+void fillSplat(const SplatTensor &tensor, uint64_t elementBytes, uint64_t first, uint64_t count,
+               std::byte *out) {
+  for (uint64_t k = 0; k < count; ++k) {
+    uint16_t value = splatValue(tensor, uint32_t(first + k));
+    if (elementBytes == 4) {
+      reinterpret_cast<float *>(out)[k] = std::bit_cast<float>(uint32_t(value) << 16);
+    } else {
+      reinterpret_cast<uint16_t *>(out)[k] = value;
+    }
+  }
+}
+
 namespace {
 
 // Elements of one tensor, for one worker at a time.
 struct SplatPiece {
   SplatTensor tensor;
-  void *out = nullptr; // of the whole tensor
-  uint64_t first = 0, end = 0;
-  bool wide = false; // f32
+  uint64_t elementBytes, first, count;
+  std::byte *out; // of the first one
 
-  void fill() const {
-    for (uint64_t k = first; k < end; ++k) {
-      uint16_t value = splatValue(tensor, uint32_t(k));
-      if (wide) {
-        static_cast<float *>(out)[k] = std::bit_cast<float>(uint32_t(value) << 16);
-      } else {
-        static_cast<uint16_t *>(out)[k] = value;
-      }
-    }
-  }
+  void fill() const { fillSplat(tensor, elementBytes, first, count, out); }
 };
 
 Status fillPieces(const std::vector<SplatPiece> &pieces, uint32_t threads) {
@@ -130,12 +133,16 @@ uint64_t splatElements(const Weight &weight) {
 uint64_t splatBytes(const Weight &weight) { return weight.dtype() == DType::f32 ? 4 : 2; } // of an element
 
 // Calls `use` with every tensor of the model: weight, its index, layer, expert, and bytes rounded up.
-// Those of i8 weights are bf16 until they are packed.
+// Those of i8 weights are bf16 until they are packed. 0 bytes for one with a layout of its own, which is
+// generated when it is packed.
 template <typename Use> void forEachTensor(const artifact::Manifest &manifest, Use use) {
   constexpr uint64_t alignment = 64;
   for (uint32_t i = 0; i < manifest.weights()->size(); ++i) {
     const Weight &weight = *manifest.weights()->Get(i);
     uint64_t bytes = (splatElements(weight) * splatBytes(weight) + alignment - 1) / alignment * alignment;
+    if (weight.layout() != WeightLayout::row_major) {
+      bytes = 0;
+    }
     for (uint32_t layer = 0; layer < std::max<uint32_t>(weight.layers(), 1); ++layer) {
       for (uint32_t expert = 0; expert < std::max<uint32_t>(weight.experts(), 1); ++expert) {
         use(weight, i, layer, expert, bytes);
@@ -167,13 +174,18 @@ Result<SplatWeights> SplatWeights::generate(const artifact::Manifest &manifest, 
   std::byte *next = weights.memory.data();
   forEachTensor(
       manifest, [&](const Weight &weight, uint32_t index, uint32_t layer, uint32_t expert, uint64_t bytes) {
+        if (bytes == 0) {
+          weights.all[index].push_back(nullptr);
+          return;
+        }
         std::string name =
             expandName(weight.name()->string_view(), uint64_t(weight.first_layer()) + layer, expert);
         SplatTensor tensor = splatTensor(seed, name, {weight.shape()->data(), weight.shape()->size()});
-        bool wide = weight.dtype() == DType::f32;
+        uint64_t elementBytes = splatBytes(weight);
         uint64_t count = splatElements(weight);
         for (uint64_t first = 0; first < count; first += pieceElements) {
-          pieces.push_back({tensor, next, first, std::min(first + pieceElements, count), wide});
+          pieces.push_back({tensor, elementBytes, first, std::min(pieceElements, count - first),
+                            next + first * elementBytes});
         }
         weights.all[index].push_back(next);
         next += bytes;

@@ -33,17 +33,21 @@ struct SplatTensor {
 SplatTensor splatTensor(uint64_t seed, std::string_view name, std::span<const uint64_t> shape);
 // Element `index` as bf16 bits.
 uint16_t splatValue(const SplatTensor &tensor, uint32_t index);
+// Writes elements [first, first + count) to `out`: as f32 when elementBytes is 4, as bf16 when it is 2.
+void fillSplat(const SplatTensor &tensor, uint64_t elementBytes, uint64_t first, uint64_t count,
+               std::byte *out);
 
 // The seed of "splat:SEED"; nullopt when `path` does not start so. SMELT_usage when SEED is no number.
 std::optional<Result<uint64_t>> parseSplat(std::string_view path);
 
-// Hash weights of a whole model in memory, for the CPU.
+// Hash weights in memory, for the CPU: those that kernels read as a file would have them. Packing generates
+// the others piece by piece.
 class SplatWeights {
 public:
   // SMELT_memory, with both numbers, when they do not fit.
   static Result<SplatWeights> generate(const artifact::Manifest &manifest, uint64_t seed, uint32_t threads);
 
-  // By weight: [layers][experts].
+  // By weight: [layers][experts]; null for tensors with a layout of their own.
   const std::vector<std::vector<const void *>> &pointers() const { return all; }
 
 private:

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <sys/mman.h>
@@ -34,15 +35,15 @@ uint64_t readFields(const std::string &path, std::initializer_list<std::string_v
   return sum;
 }
 
-std::optional<uint64_t> systemAvailable() {
-  std::ifstream in("/proc/meminfo");
-  std::string name, unit;
-  uint64_t value;
-  while (in >> name >> value) {
-    if (name == "MemAvailable:") {
-      return value * 1024;
+// The bytes of a line "name: 123 kB".
+std::optional<uint64_t> readKilobytes(const char *path, const char *name) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    unsigned long long kilobytes;
+    if (line.starts_with(name) &&
+        std::sscanf(line.c_str() + std::strlen(name), " %llu kB", &kilobytes) == 1) {
+      return kilobytes * 1024;
     }
-    std::getline(in, unit);
   }
   return std::nullopt;
 }
@@ -66,7 +67,7 @@ std::optional<uint64_t> groupAvailable(const std::string &folder, const CgroupFi
 } // namespace
 
 uint64_t availableMemory() {
-  uint64_t least = systemAvailable().value_or(UINT64_MAX);
+  uint64_t least = readKilobytes("/proc/meminfo", "MemAvailable:").value_or(UINT64_MAX);
   visitCgroups("memory", [&](const std::string &folder, int version) {
     CgroupFiles files = version == 2 ? CgroupFiles{"memory.max", "memory.current"}
                                      : CgroupFiles{"memory.limit_in_bytes", "memory.usage_in_bytes"};
@@ -74,6 +75,8 @@ uint64_t availableMemory() {
   });
   return least;
 }
+
+uint64_t peakResidentMemory() { return readKilobytes("/proc/self/status", "VmHWM:").value_or(0); }
 
 uint64_t hugePageBytes(const void *address, uint64_t bytes) {
   std::ifstream in("/proc/self/smaps");
@@ -84,7 +87,8 @@ uint64_t hugePageBytes(const void *address, uint64_t bytes) {
     unsigned long long begin, end, kilobytes;
     if (std::sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2) {
       inside = begin < first + bytes && first < end;
-    } else if (inside && std::sscanf(line.c_str(), "AnonHugePages: %llu kB", &kilobytes) == 1) {
+    } else if (inside && (std::sscanf(line.c_str(), "AnonHugePages: %llu kB", &kilobytes) == 1 ||
+                          std::sscanf(line.c_str(), "FilePmdMapped: %llu kB", &kilobytes) == 1)) {
       sum += kilobytes * 1024;
     }
   }

@@ -12,6 +12,10 @@ namespace smelt::runtime {
 // v2) around the process, whose reclaimable page cache counts as free. UINT64_MAX when nothing is known.
 uint64_t availableMemory();
 
+// The most memory this process has held at once, VmHWM: its own, and what it has touched of mapped files. 0
+// when the system does not say.
+uint64_t peakResidentMemory();
+
 // Bytes of the mapping at `address`, of `bytes` bytes, that the system has put in large pages; 0 when it does
 // not say.
 uint64_t hugePageBytes(const void *address, uint64_t bytes);

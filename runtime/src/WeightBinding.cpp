@@ -362,11 +362,18 @@ QuantSource BoundWeights::quantSource(uint32_t weight, size_t tensor) const {
   return seed ? QuantSource{DType::bf16} : sources[weight][tensor]; // hash weights are bf16
 }
 
-bool BoundWeights::isMapped(const void *address) const {
-  return std::any_of(files.begin(), files.end(), [&](const WeightFile &file) {
-    auto *begin = file.file.bytes().data();
-    return address >= begin && address < begin + file.file.bytes().size();
-  });
+void BoundWeights::dropPages(const void *begin, uint64_t bytes) const {
+  constexpr uintptr_t around = uintptr_t(2) << 20; // what a fault may map when it is in the page cache
+  for (const WeightFile &file : files) {
+    auto fileBegin = reinterpret_cast<uintptr_t>(file.file.bytes().data()),
+         fileEnd = fileBegin + file.file.bytes().size(), first = reinterpret_cast<uintptr_t>(begin);
+    if (first < fileBegin || first >= fileEnd) {
+      continue;
+    }
+    uintptr_t from = std::max(fileBegin, first & ~(around - 1));
+    uintptr_t to = std::min(fileEnd, (first + bytes + around - 1) & ~(around - 1));
+    madvise(reinterpret_cast<void *>(from), to - from, MADV_DONTNEED);
+  }
 }
 
 Status BoundWeights::checkFiles() const {

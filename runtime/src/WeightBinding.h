@@ -39,12 +39,16 @@ public:
 
   const std::shared_ptr<const Artifact> &artifact() const { return owner; }
   uint64_t bytes() const { return totalBytes; }
+  // The files they are in; none for hash weights.
+  std::span<const WeightFile> weightFiles() const { return files; }
   // The seed when the weights are hashes of it and not from files; see Splat.h.
   std::optional<uint64_t> splatSeed() const { return seed; }
-  // Makes hash weights in memory, once; does nothing for weights from files. tensor() and table() need it.
+  // Makes hash weights in memory, once, other than those with a layout of their own, whose pointers stay
+  // null; does nothing for weights from files. tensor() and table() need it.
   Status generate(uint32_t threads) const;
-  // Whether the address lies in a mapped file, whose pages may be dropped and read again.
-  bool isMapped(const void *address) const;
+  // Takes the pages of these bytes, if they lie in a mapped file, and those that a fault maps along with them
+  // out of the process. They stay in the page cache.
+  void dropPages(const void *begin, uint64_t bytes) const;
   // SMELT_io when a file was cut short since it was mapped: touching its missing pages would kill the
   // process.
   Status checkFiles() const;

@@ -40,7 +40,8 @@ struct Tensor {
   PanelShape shape;
   QuantSource quant;       // of i8
   uint64_t sourceRowBytes; // in the file
-  const std::byte *source;
+  const std::byte *source; // null for hash weights
+  SplatTensor splat;
   std::byte *target;
   uint32_t weight;
   uint64_t index; // [layers][experts]
@@ -111,6 +112,24 @@ uint64_t packedBytes(const Manifest &manifest) {
   return bytes;
 }
 
+template <typename Use> void PackedWeights::place(Use use) {
+  const Manifest &manifest = source->artifact()->manifest();
+  const std::byte *next = data().data();
+  for (uint32_t i = 0; i < manifest.weights()->size(); ++i) {
+    const Weight &weight = *manifest.weights()->Get(i);
+    const void *const *tensors = source->table(i, 0);
+    std::vector<const void *> &places = pointers.emplace_back(tensors, tensors + tensorCount(weight));
+    if (weight.layout() == WeightLayout::row_major) {
+      continue;
+    }
+    for (uint64_t t = 0; t < places.size(); ++t) {
+      use(i, t, static_cast<const std::byte *>(places[t]), next);
+      places[t] = next;
+      next += aligned(layoutBytes(weight));
+    }
+  }
+}
+
 class WeightPacker {
 public:
   WeightPacker(PackedWeights &packed, const PackedWeights::Progress &progress)
@@ -127,7 +146,13 @@ public:
       return memory.takeStatus();
     }
     packed.memory = std::move(*memory);
-    place();
+    packed.place([&](uint32_t index, uint64_t tensor, const std::byte *from, const std::byte *to) {
+      const Weight &weight = *manifest.weights()->Get(index);
+      PanelShape shape = PanelShape::of(weight);
+      QuantSource quant = shape.quantized() ? source.quantSource(index, tensor) : QuantSource{weight.dtype()};
+      addPieces({shape, quant, shape.columns * elementBytes(quant.stored), from,
+                 from ? SplatTensor() : splatOf(weight, tensor), const_cast<std::byte *>(to), index, tensor});
+    });
     if (Status status = source.checkFiles(); !status.ok()) {
       return status;
     }
@@ -147,26 +172,15 @@ public:
   }
 
 private:
-  // Decides where every tensor goes and lists the work in the order of the packed copy.
-  void place() {
-    std::byte *next = packed.memory.data();
-    for (uint32_t i = 0; i < manifest.weights()->size(); ++i) {
-      const Weight &weight = *manifest.weights()->Get(i);
-      const void *const *tensors = source.table(i, 0);
-      std::vector<const void *> &pointers =
-          packed.pointers.emplace_back(tensors, tensors + tensorCount(weight));
-      if (weight.layout() == WeightLayout::row_major) {
-        continue;
-      }
-      PanelShape shape = PanelShape::of(weight);
-      for (uint64_t t = 0; t < pointers.size(); ++t) {
-        QuantSource quant = shape.quantized() ? source.quantSource(i, t) : QuantSource{weight.dtype()};
-        addPieces({shape, quant, shape.columns * elementBytes(quant.stored),
-                   static_cast<const std::byte *>(pointers[t]), next, i, t});
-        pointers[t] = next;
-        next += aligned(shape.bytes());
-      }
-    }
+  SplatTensor splatOf(const Weight &weight, uint64_t tensor) const {
+    return splatTensor(*source.splatSeed(), nameOf(weight, tensor),
+                       {weight.shape()->data(), weight.shape()->size()});
+  }
+
+  static std::string nameOf(const Weight &weight, uint64_t tensor) {
+    uint32_t experts = std::max<uint32_t>(weight.experts(), 1);
+    return expandName(weight.name()->string_view(), weight.first_layer() + tensor / experts,
+                      tensor % experts);
   }
 
   void addPieces(const Tensor &tensor) {
@@ -181,9 +195,10 @@ private:
   static void work(void *context, int32_t worker, int32_t) {
     auto &self = *static_cast<WeightPacker *>(context);
     RowQuantizer quantizer;
+    std::vector<std::byte> generated; // hash weights of a piece
     for (uint64_t i; !self.stopped && (i = self.next.fetch_add(1)) < self.pieces.size();) {
       const Piece &piece = self.pieces[i];
-      if (!pack(piece, quantizer)) {
+      if (!(piece.tensor.source ? pack(piece, quantizer) : packGenerated(piece, generated, quantizer))) {
         std::lock_guard lock(self.breaking);
         self.broken[i] = &piece;
       }
@@ -214,16 +229,29 @@ private:
     return true;
   }
 
+  // As a matrix of its own, so that the rest of the tensor never exists but packed.
+  static bool packGenerated(const Piece &piece, std::vector<std::byte> &generated, RowQuantizer &quantizer) {
+    Piece part = piece;
+    Tensor &tensor = part.tensor;
+    tensor.shape.rows = piece.rows();
+    generated.resize(tensor.shape.rows * tensor.sourceRowBytes);
+    uint64_t columns = tensor.shape.columns;
+    fillSplat(tensor.splat, elementBytes(tensor.quant.stored), piece.firstRow() * columns,
+              tensor.shape.rows * columns, generated.data());
+    tensor.source = generated.data();
+    tensor.target += piece.begin * tensor.shape.panelBytes();
+    part.begin = 0;
+    part.end = tensor.shape.panels();
+    return pack(part, quantizer);
+  }
+
   Status brokenTensors() const {
     ProblemList problems;
     for (const auto &[index, piece] : broken) {
       const Tensor &tensor = piece->tensor;
       const Weight &weight = *manifest.weights()->Get(tensor.weight);
-      uint32_t experts = std::max<uint32_t>(weight.experts(), 1);
-      std::string name = expandName(weight.name()->string_view(),
-                                    weight.first_layer() + tensor.index / experts, tensor.index % experts);
-      problems.add(fmt::format("'{}', rows {} to {}: {}", printable(name), piece->firstRow(),
-                               piece->firstRow() + piece->rows() - 1,
+      problems.add(fmt::format("'{}', rows {} to {}: {}", printable(nameOf(weight, tensor.index)),
+                               piece->firstRow(), piece->firstRow() + piece->rows() - 1,
                                tensor.quant.stored == DType::i8
                                    ? "a scale is negative, NaN or not below 2^104"
                                    : "a value is NaN or not below 127 * 2^104"));
@@ -233,26 +261,18 @@ private:
                             problems.size() == 1 ? "" : "s", problems.text()));
   }
 
-  // The pages a piece has been read from, so that source and copy are not both in memory. They stay in the
-  // page cache.
+  // The pages a piece has been read from, so that source and copy are not both in memory.
   void dropSource(const Piece &piece) const {
     const Tensor &tensor = piece.tensor;
-    dropRows(tensor.source, tensor.sourceRowBytes, piece);
+    auto drop = [&](const void *rows, uint64_t rowBytes) {
+      source.dropPages(static_cast<const std::byte *>(rows) + piece.firstRow() * rowBytes,
+                       piece.rows() * rowBytes);
+    };
+    if (tensor.source) {
+      drop(tensor.source, tensor.sourceRowBytes);
+    }
     if (tensor.quant.scales) {
-      dropRows(tensor.quant.scales, 2 * quantBlocks(tensor.shape.columns), piece);
-    }
-  }
-
-  void dropRows(const void *rows, uint64_t rowBytes, const Piece &piece) const {
-    if (!source.isMapped(rows)) {
-      return;
-    }
-    static const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
-    auto begin = reinterpret_cast<uintptr_t>(rows) + piece.firstRow() * rowBytes;
-    uintptr_t end = begin + piece.rows() * rowBytes;
-    begin &= ~(page - 1);
-    if (end > begin) {
-      madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
+      drop(tensor.quant.scales, 2 * quantBlocks(tensor.shape.columns));
     }
   }
 
@@ -275,15 +295,94 @@ private:
   std::map<uint64_t, const Piece *> broken; // by index
 };
 
+// Packed weights from a cache, and the cache from packed weights.
+class CachedPacking {
+public:
+  CachedPacking(PackedWeights &packed, ThreadPool &pool, const PackedWeights::Options &options)
+      : packed(packed), pool(pool), options(options) {}
+
+  Status run() {
+    uint64_t bytes = packedBytes(packed.source->artifact()->manifest());
+    if (bytes == 0) {
+      notice("no weights cache is made: the code of this artifact reads all weights from their files");
+      return pack();
+    }
+    Result<WeightCacheKey> key = weightCacheKey(*packed.source);
+    if (!key.ok()) {
+      return key.takeStatus();
+    }
+    std::string path = options.cache->empty() ? defaultCachePath(*packed.source, *key) : *options.cache;
+    if (Status status = use(path, *key, bytes); status.ok() || status.code == SMELT_interrupted) {
+      return status;
+    }
+    if (Status status = pack(); !status.ok()) {
+      return status;
+    }
+    Status status = writeWeightCache(path, *key, packed.data(), pool, options.progress);
+    if (status.code == SMELT_interrupted) {
+      return status;
+    }
+    notice(status.ok() ? fmt::format("{}: written, {} of packed weights", path, formatBytes(bytes))
+                       : status.message + "; going on without a weights cache");
+    return success();
+  }
+
+private:
+  // Maps the cache; an error when there is none, or none that fits, which has been told then.
+  Status use(const std::string &path, const WeightCacheKey &key, uint64_t bytes) {
+    Result<WeightCache> cache = WeightCache::open(path);
+    Status status = cache.ok() ? cache->checkFits(key, bytes) : cache.takeStatus();
+    if (status.ok() && options.checkCache) {
+      status = cache->checkData(options.progress);
+    }
+    if (status.ok()) {
+      packed.cache.emplace(std::move(*cache));
+      const Manifest &manifest = packed.source->artifact()->manifest();
+      packed.place([&](uint32_t index, uint64_t, const std::byte *, const std::byte *at) {
+        const Weight &weight = *manifest.weights()->Get(index);
+        if (weight.experts() == 0) { // read in every step, unlike an expert
+          adviseDense(at, layoutBytes(weight));
+        }
+      });
+    } else if (status.code != SMELT_interrupted && access(path.c_str(), F_OK) == 0) {
+      notice(status.message + "; packing again");
+    }
+    return status;
+  }
+
+  static void adviseDense(const std::byte *at, uint64_t bytes) {
+    static const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
+    uintptr_t begin = reinterpret_cast<uintptr_t>(at) & ~(page - 1);
+    madvise(reinterpret_cast<void *>(begin), reinterpret_cast<uintptr_t>(at) + bytes - begin, MADV_WILLNEED);
+  }
+
+  Status pack() { return WeightPacker(packed, options.progress).run(pool); }
+
+  void notice(const std::string &text) const {
+    if (options.notice) {
+      options.notice(text);
+    }
+  }
+
+  PackedWeights &packed;
+  ThreadPool &pool;
+  const PackedWeights::Options &options;
+};
+
 Result<std::shared_ptr<const PackedWeights>> PackedWeights::of(std::shared_ptr<const BoundWeights> source,
-                                                               ThreadPool &pool, const Progress &progress) {
+                                                               ThreadPool &pool, const Options &options) {
+  if (options.cache && source->splatSeed()) {
+    return fail(SMELT_input, "hash weights have no files, so there is nothing to keep a weights cache of");
+  }
   std::lock_guard lock(source->packing);
   if (auto shared = source->packed.lock()) {
     return shared;
   }
   auto packed = std::shared_ptr<PackedWeights>(new PackedWeights);
   packed->source = source;
-  if (Status status = WeightPacker(*packed, progress).run(pool); !status.ok()) {
+  Status status = options.cache ? CachedPacking(*packed, pool, options).run()
+                                : WeightPacker(*packed, options.progress).run(pool);
+  if (!status.ok()) {
     return status;
   }
   source->packed = packed;
@@ -295,6 +394,6 @@ const void *const *PackedWeights::table(uint32_t weight, uint32_t layer) const {
   return pointers[weight].data() + size_t(layer) * experts;
 }
 
-uint64_t PackedWeights::hugeBytes() const { return hugePageBytes(memory.data(), memory.size()); }
+uint64_t PackedWeights::hugeBytes() const { return hugePageBytes(data().data(), data().size()); }
 
 } // namespace smelt::runtime

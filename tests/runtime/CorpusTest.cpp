@@ -1,6 +1,7 @@
 // The seed corpora of tests/fuzz. `runtime-files "[corpus]"` writes them again, after a change of a format.
 #include "runtime/src/Artifact.h"
 #include "runtime/src/Npy.h"
+#include "runtime/src/WeightCache.h"
 #include "tests/runtime/CudaToy.h"
 
 #include <catch2/catch.hpp>
@@ -23,6 +24,14 @@ smelt::artifact::ManifestT deviceManifest() {
   return manifest;
 }
 
+std::string weightCache() {
+  TemporaryFolder folder;
+  std::vector<std::byte> data(128, std::byte(1));
+  auto pool = ThreadPool::create(1);
+  REQUIRE(writeWeightCache(folder.path("c"), {.layouts = {1, 2}, .sources = {3, 4}}, data, **pool, {}).ok());
+  return readFile(folder.path("c"));
+}
+
 std::map<std::string, std::string> seeds() {
   smelt::artifact::ManifestT manifest = toyManifest({.layers = 2, .visits = 2});
   manifest.variants[0]->size = 1; // the code is never run
@@ -37,6 +46,7 @@ std::map<std::string, std::string> seeds() {
       {"safetensors/kinds.safetensors",
        packSafetensors(
            {{"a", "BF16", {2, 3}, std::string(12, 'a')}, {"b", "F16", {}, "bb"}, {"c", "I64", {0}, ""}})},
+      {"weight_cache/toy.packed", weightCache()},
       {"npy/f32.npy", npy(NpyType::f32, {2, 3}, 24)},
       {"npy/i32.npy", npy(NpyType::i32, {3}, 12)},
       {"npy/i64.npy", npy(NpyType::i64, {1, 2, 1}, 16)},

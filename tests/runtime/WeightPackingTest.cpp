@@ -1,6 +1,7 @@
 // The packed form of weights.
 #include "runtime/src/WeightPacking.h"
 #include "runtime/schema/manifest_generated.h"
+#include "runtime/src/ArtifactVerifier.h"
 #include "runtime/src/WeightLayout.h"
 #include "tests/runtime/ToyModel.h"
 
@@ -75,7 +76,7 @@ TEST_CASE("Matrices of layout panel16 are packed, other weights stay where the f
       whole = total;
       return true;
     };
-    auto packed = PackedWeights::of(*bound, **pool, progress);
+    auto packed = PackedWeights::of(*bound, **pool, {.progress = progress});
     REQUIRE(packed.ok());
     CHECK((last == whole && whole > 0));
     CHECK((*packed)->bytes() == packedBytes((*artifact)->manifest()));
@@ -93,8 +94,54 @@ TEST_CASE("Matrices of layout panel16 are packed, other weights stay where the f
   }
 
   SECTION("unless progress says to stop") {
-    auto stopped = PackedWeights::of(*bound, **pool, [](uint64_t, uint64_t) { return false; });
+    auto stopped = PackedWeights::of(*bound, **pool, {.progress = [](uint64_t, uint64_t) { return false; }});
     REQUIRE(!stopped.ok());
     CHECK(stopped.status().code == SMELT_interrupted);
+  }
+}
+
+TEST_CASE("Hash weights are packed as from a file, without ever existing otherwise") {
+  using smelt::artifact::DType;
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    CAPTURE(int(dtype));
+    auto manifest = toyManifest({.layers = 1, .visits = 1});
+    smelt::artifact::WeightT &expert = *manifest.weights[toy::expert];
+    expert.layout = smelt::artifact::WeightLayout::panel16;
+    expert.dtype = dtype;
+    expert.shape = {2003, 1101}; // several pieces, the last one with a part of a panel
+    TemporaryFolder folder;
+    auto artifact = Artifact::open(folder.write("m.smelt", packArtifact(manifest, toyCode())));
+    REQUIRE(artifact.ok());
+
+    std::vector<RawTensor> tensors;
+    for (const smelt::artifact::Weight *weight : *(*artifact)->manifest().weights()) {
+      for (uint32_t i = 0; i < std::max(weight->experts(), 1u); ++i) {
+        RawTensor tensor{expandName(weight->name()->string_view(), 0, i),
+                         weight->dtype() == DType::bf16 ? "BF16" : "F32",
+                         {weight->shape()->begin(), weight->shape()->end()},
+                         std::string(tensorBytes(*weight), '\0')};
+        uint64_t elementBytes = weight->dtype() == DType::bf16 ? 2 : 4;
+        fillSplat(splatTensor(7, tensor.name, tensor.shape), elementBytes, 0,
+                  tensor.bytes.size() / elementBytes, reinterpret_cast<std::byte *>(tensor.bytes.data()));
+        tensors.push_back(std::move(tensor));
+      }
+    }
+    std::string file = folder.write("w.safetensors", packSafetensors(tensors));
+    auto pool = ThreadPool::create(2);
+    REQUIRE(pool.ok());
+    auto pack = [&](const std::string &weights) {
+      auto bound = BoundWeights::bind(*artifact, std::vector<std::string>{weights});
+      REQUIRE(bound.ok());
+      REQUIRE((*bound)->generate(2).ok());
+      auto packed = PackedWeights::of(*bound, **pool, {});
+      REQUIRE(packed.ok());
+      return *packed;
+    };
+    auto fromFile = pack(file), fromSeed = pack("splat:7");
+    REQUIRE(fromFile->bytes() == fromSeed->bytes());
+    CHECK(std::memcmp(fromFile->tensor(toy::expert, 0), fromSeed->tensor(toy::expert, 0),
+                      fromFile->bytes()) == 0);
+    CHECK(std::memcmp(fromFile->tensor(toy::embedding, 0), fromSeed->tensor(toy::embedding, 0), 11 * 4 * 4) ==
+          0);
   }
 }

@@ -166,6 +166,10 @@ typedef struct smelt_session_options {
   uint32_t threads;   /* workers, the caller being one; default 0: the CPUs this process may use */
   const char *isa;    /* a variant of the artifact by name; default NULL: the best this machine has */
   bool profile;       /* measure every kernel */
+  /* On the CPU: launches estimated to take one thread less than this run on one alone, since waking and
+   * waiting would cost more than is gained; default 1500. 0: all threads share every launch. The results are
+   * the same bits. */
+  uint32_t min_shared_nanoseconds;
   /* Where to run: NULL or "cpu"; "cuda" or "cuda:N", GPU N of those the driver finds. A device runs the code
    * the artifact holds for it (smelt_artifact_get_device), with the weights copied to its memory. For
    * smelt_memory_needed the name of a device target is taken as well, "cuda:sm_90a"; that needs no GPU. */
@@ -173,6 +177,14 @@ typedef struct smelt_session_options {
   /* Called while weights are packed, or copied to a device; see smelt_weights_preload. May be NULL. */
   smelt_progress_fn progress;
   void *progress_user;
+  /* A file with the packed weights that CPU kernels read (docs/artifact.md): mapped when it fits, else written
+   * after packing. "": a name beside the first weights file. NULL: none. Not for devices. A cache that cannot
+   * be used or written is no error; `notice` says why. */
+  const char *weights_cache;
+  bool check_weights_cache; /* read all of it first and compare checksums, instead of its header's alone */
+  /* Called with one sentence for people about something that is no error. May be NULL. */
+  void (*notice)(void *user, const char *text);
+  void *notice_user;
 } smelt_session_options;
 void smelt_session_options_init(smelt_session_options *options);
 
@@ -189,6 +201,9 @@ typedef struct smelt_memory {
   uint64_t pinned;         /* host memory that the device copies from and to; not part of the total */
   uint64_t packed_weights; /* the copy that CPU kernels read of weights with a layout of their own, shared by the
                               sessions of one smelt_weights; not part of the total */
+  uint64_t packed_huge;    /* of packed_weights, what the system has put in large pages by now; 0 before */
+  uint64_t peak;           /* on the CPU: the most memory a process that only runs this session holds at once,
+                              docs/artifact.md says what counts; 0 on a device */
 } smelt_memory;
 /* SMELT_input: an option is out of range. SMELT_memory: the sizes overflow. */
 smelt_status smelt_memory_needed(const smelt_artifact *artifact, const smelt_session_options *options,
@@ -203,7 +218,7 @@ smelt_status smelt_session_create(const smelt_artifact *artifact, const smelt_we
 void smelt_session_destroy(smelt_session *session);
 
 /* The options in force: defaults resolved, capacity rounded, isa the name of the chosen variant or device
- * target. */
+ * target; weights_cache NULL. */
 void smelt_session_get_options(const smelt_session *session, smelt_session_options *options);
 void smelt_session_get_memory(const smelt_session *session, smelt_memory *memory);
 

@@ -1,6 +1,7 @@
 #include "runtime/src/cpu/CpuRunner.h"
 
 #include "runtime/src/CpuFeatures.h"
+#include "runtime/src/PeakMemory.h"
 #include "runtime/src/RopeTable.h"
 
 #include <cstring>
@@ -9,6 +10,27 @@ namespace smelt::runtime {
 
 using artifact::Buffer;
 using artifact::BufferKind;
+
+namespace {
+
+PackedWeights::Options packingOptions(const smelt_session_options &options) {
+  PackedWeights::Options packing;
+  packing.progress = [&options](uint64_t done, uint64_t total) {
+    return !options.progress || options.progress(options.progress_user, done, total) == 0;
+  };
+  if (options.weights_cache) {
+    packing.cache = options.weights_cache;
+  }
+  packing.checkCache = options.check_weights_cache;
+  packing.notice = [&options](const std::string &text) {
+    if (options.notice) {
+      options.notice(options.notice_user, text.c_str());
+    }
+  };
+  return packing;
+}
+
+} // namespace
 
 CpuRunner::CpuRunner(std::shared_ptr<const Artifact> artifact, std::shared_ptr<const PackedWeights> weights,
                      MemoryPlan plan, bool measure)
@@ -38,6 +60,7 @@ Result<std::unique_ptr<StepRunner>> CpuRunner::create(std::shared_ptr<const Arti
   if (!plan.ok()) {
     return plan.takeStatus();
   }
+  plan->memory.peak = peakMemory(*artifact, *plan, weights->splatSeed().has_value());
   if (Status status = checkFits(*plan, options, availableMemory()); !status.ok()) {
     return status;
   }
@@ -57,14 +80,12 @@ Result<std::unique_ptr<StepRunner>> CpuRunner::create(std::shared_ptr<const Arti
   if (!pool.ok()) {
     return pool.takeStatus();
   }
-  auto progress = [&](uint64_t done, uint64_t total) {
-    return !options.progress || options.progress(options.progress_user, done, total) == 0;
-  };
   Result<std::shared_ptr<const PackedWeights>> packed =
-      PackedWeights::of(std::move(weights), **pool, progress);
+      PackedWeights::of(std::move(weights), **pool, packingOptions(options));
   if (!packed.ok()) {
     return packed.takeStatus();
   }
+  options.weights_cache = nullptr; // the caller's string, which need not outlive this call
   std::unique_ptr<CpuRunner> runner(
       new CpuRunner(std::move(artifact), std::move(*packed), std::move(*plan), options.profile));
   runner->arena = std::move(*arena);
@@ -73,7 +94,7 @@ Result<std::unique_ptr<StepRunner>> CpuRunner::create(std::shared_ptr<const Arti
   runner->program = Program(*runner->owner, *runner->weights, runner->image, runner->plan,
                             runner->arena.data(), runner->state.data());
   runner->executor = std::make_unique<Executor>(runner->tables, std::move(*pool), std::move(*scratch),
-                                                runner->plan.scratchStride);
+                                                runner->plan.scratchStride, options.min_shared_nanoseconds);
   runner->fillTables();
   return std::unique_ptr<StepRunner>(std::move(runner));
 }
@@ -112,6 +133,12 @@ Status CpuRunner::run(const StepBatch &batch, float *logits) {
     std::memcpy(logits, buffer(interface.logits), batch.logitRows.size() * tables.vocabSize * sizeof(float));
   }
   return success();
+}
+
+smelt_memory CpuRunner::memory() const {
+  smelt_memory memory = StepRunner::memory();
+  memory.packed_huge = weights->hugeBytes();
+  return memory;
 }
 
 const smelt_kernel_profile *CpuRunner::profile(uint32_t index) const {

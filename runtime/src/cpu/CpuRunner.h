@@ -15,6 +15,7 @@ public:
                                                     smelt_session_options &options);
 
   Status run(const StepBatch &batch, float *logits) override;
+  smelt_memory memory() const override;
   const smelt_kernel_profile *profile(uint32_t index) const override;
   void resetProfile() override;
 

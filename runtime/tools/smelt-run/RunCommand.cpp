@@ -29,7 +29,7 @@ double secondsSince(std::chrono::steady_clock::time_point start) {
 
 class Run {
 public:
-  explicit Run(const RunOptions &options) : options(options) {
+  Run(const RunOptions &options, const std::string &program) : options(options), program(program) {
     sampling.temperature = options.temperature;
     sampling.top_p = options.topP;
     sampling.seed = options.seed;
@@ -115,7 +115,11 @@ private:
     session.isa = options.isa.empty() ? nullptr : options.isa.c_str();
     session.profile = options.profile;
     session.device = options.device.c_str();
-    if (Status status = model.createSession(session); !status.ok()) {
+    session.weights_cache = options.weightsCache.empty()    ? nullptr
+                            : options.weightsCache == "auto" ? ""
+                                                             : options.weightsCache.c_str();
+    session.check_weights_cache = options.checkWeightsCache;
+    if (Status status = model.createSession(session, program); !status.ok()) {
       return status;
     }
     StopSignal::watch(model.session.get());
@@ -281,6 +285,7 @@ private:
   }
 
   const RunOptions &options;
+  const std::string &program; // for messages
   smelt_sampling sampling = {};
   uint32_t newTokens = 0;
   uint32_t chunk = 0;   // tokens of one step
@@ -298,7 +303,7 @@ int runCommand(const RunOptions &options, const std::string &program) {
   StopSignal stop;
   Status status;
   try {
-    Run run(options);
+    Run run(options, program);
     status = run.execute();
     StopSignal::watch(nullptr);
     if (!status.ok()) {

@@ -26,6 +26,10 @@ int showProgress(void *terminal, uint64_t done, uint64_t total) {
   return StopSignal::requested();
 }
 
+void showNotice(void *program, const char *text) {
+  std::fprintf(stderr, "%s: note: %s\n", static_cast<const char *>(program), text);
+}
+
 } // namespace
 
 Status RunModel::openArtifact(const std::string &path) {
@@ -61,10 +65,12 @@ Status RunModel::preload() {
   return take(code, error);
 }
 
-Status RunModel::createSession(smelt_session_options options) {
+Status RunModel::createSession(smelt_session_options options, const std::string &program) {
   bool terminal = isatty(STDERR_FILENO);
   options.progress = showProgress;
   options.progress_user = &terminal;
+  options.notice = showNotice;
+  options.notice_user = const_cast<char *>(program.c_str());
   char *error = nullptr;
   smelt_session *created = nullptr;
   smelt_status code = smelt_session_create(artifact.get(), weights.get(), &options, &created, &error);

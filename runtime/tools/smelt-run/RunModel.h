@@ -25,8 +25,9 @@ struct RunModel {
   Status openWeights(const std::vector<std::string> &paths);
   // Reads the weights into memory when they fit; shows progress when standard error is a terminal.
   Status preload();
-  // On a GPU the weights are copied to it, with the same progress.
-  Status createSession(smelt_session_options options);
+  // Packs the weights, or on a GPU copies them to it, with the same progress. Notices go to standard error as
+  // "PROGRAM: note: text".
+  Status createSession(smelt_session_options options, const std::string &program);
   Status forward(const smelt_step &step, float *logits);
 };
 

@@ -44,6 +44,12 @@ void addRunOptions(CLI::App &app, RunOptions &options) {
                  "its weights once a step")
       ->check(CLI::Range(1, 1 << 24));
   app.add_flag("--json", options.json, "Print one JSON object instead of the tokens");
+  app.add_flag("--weights-cache{auto}", options.weightsCache,
+               "Map the packed weights from a file, written by the first start; =FILE names it, auto puts it "
+               "beside the weights");
+  app.add_flag("--check-weights-cache", options.checkWeightsCache,
+               "Read all of the weights cache first and compare its checksums")
+      ->needs("--weights-cache");
   app.add_flag("--no-preload", options.noPreload, "Do not read the weights before the first step");
 }
 

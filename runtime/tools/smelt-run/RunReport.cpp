@@ -1,5 +1,6 @@
 #include "runtime/tools/smelt-run/RunReport.h"
 
+#include "runtime/src/SystemMemory.h"
 #include "runtime/src/Text.h"
 
 #include <fmt/format.h>
@@ -70,9 +71,12 @@ std::string textReport(const RunModel &model, const RunResult &result) {
                        printable(options.isa), formatBytes(memory.device_weights), formatBytes(memory.total),
                        formatBytes(memory.state));
   } else {
-    out += fmt::format("code {}, {} thread{}, weights {} mapped, session {} (KV cache {})\n",
-                       printable(options.isa), options.threads, options.threads == 1 ? "" : "s",
-                       formatBytes(memory.weights), formatBytes(memory.total), formatBytes(memory.state));
+    out += fmt::format("code {}, {} thread{}, weights {}, session {} (KV cache {})\n", printable(options.isa),
+                       options.threads, options.threads == 1 ? "" : "s", formatBytes(memory.weights),
+                       formatBytes(memory.total), formatBytes(memory.state));
+    out += fmt::format("memory: packed weights {} ({} in large pages), peak {}, {} predicted\n",
+                       formatBytes(memory.packed_weights), formatBytes(memory.packed_huge),
+                       formatBytes(peakResidentMemory()), formatBytes(memory.peak));
   }
   out += phaseLine("prefill", result.prefill);
   if (result.decode.tokens) {
@@ -107,7 +111,12 @@ std::string jsonReport(const RunModel &model, const RunResult &result) {
   if (onDevice(options)) {
     json["memory"]["device_weight_bytes"] = memory.device_weights;
     json["memory"]["pinned_bytes"] = memory.pinned;
+  } else {
+    json["memory"]["packed_weight_bytes"] = memory.packed_weights;
+    json["memory"]["packed_huge_page_bytes"] = memory.packed_huge;
+    json["memory"]["predicted_peak_bytes"] = memory.peak;
   }
+  json["memory"]["peak_resident_bytes"] = peakResidentMemory();
   if (options.profile) {
     json["profile"] = nlohmann::ordered_json::array();
     for (const smelt_kernel_profile &kernel : profileOf(model)) {
