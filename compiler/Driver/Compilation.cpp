@@ -60,7 +60,7 @@ void Compilation::readSpec(const std::string &path) {
 
 void Compilation::buildModel() {
   progress.begin(phase_build);
-  module = lowering::buildModel(context, spec, options.weights);
+  module = lowering::buildModel(context, spec, options.weights, options.kv_cache);
   if (!module) {
     failPhase(phase_build, "");
   }

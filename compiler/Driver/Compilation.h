@@ -23,6 +23,7 @@ namespace smelt::driver {
 
 struct CompilationOptions {
   mlir::smelt::DType weights = mlir::smelt::DType::bf16;
+  mlir::smelt::DType kv_cache = mlir::smelt::DType::f32; // of CPUs; GPUs keep bf16
   bool unroll_visits = false;
   bool cpu = true;                                    // code for CPUs, of these levels
   std::vector<const codegen::cpu::IsaLevel *> levels; // best first

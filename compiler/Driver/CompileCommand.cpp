@@ -39,6 +39,11 @@ public:
         ->transform(choice<mlir::smelt::DType>(
             {{"f32", mlir::smelt::DType::f32}, {"bf16", mlir::smelt::DType::bf16}}))
         ->type_name("f32|bf16");
+    app.add_option("--kv-dtype", kv_cache,
+                   "Type in which keys and values are cached (default: f32 on CPUs, bf16 on GPUs)")
+        ->transform(choice<mlir::smelt::DType>(
+            {{"f32", mlir::smelt::DType::f32}, {"bf16", mlir::smelt::DType::bf16}}))
+        ->type_name("f32|bf16");
     app.add_option("--isa", isa_names,
                    "Instruction sets to carry code for, comma separated (default: all of " +
                        fmt::format("{}", fmt::join(knownIsas(), ", ")) + ")")
@@ -188,6 +193,10 @@ private:
       usage("--emit cubin writes one binary file: it needs -o FILE and a single GPU target, without "
             "--ptx-only");
     }
+    if (!options.devices.empty() && kv_cache == mlir::smelt::DType::f32) {
+      usage("GPU targets cache keys and values in bf16; --kv-dtype f32 is for --target cpu alone");
+    }
+    options.kv_cache = kv_cache.value_or(mlir::smelt::DType::f32);
     if (!options.devices.empty() && options.weights != mlir::smelt::DType::bf16) {
       usage("GPU targets read bf16 weights; other types of --weights-dtype are for --target cpu alone");
     }
@@ -300,6 +309,7 @@ private:
   std::string until;
   std::string kernel_name;
   std::vector<std::string> isa_names;
+  std::optional<mlir::smelt::DType> kv_cache;
   CompilationOptions options;
   bool timing = false;
   bool json = false;

@@ -77,7 +77,10 @@ std::string textOf(const std::string &path, const spec::ModelSpec &spec) {
   Table memory;
   memory.addRow({"weights in bf16", bytesText(needs.bf16.weight_bytes)});
   memory.addRow({"weights in f32", bytesText(needs.f32.weight_bytes)});
-  memory.addRow({fmt::format("KV cache of {} positions", quoted_positions), bytesText(needs.f32.kv_bytes)});
+  memory.addRow(
+      {fmt::format("KV cache of {} positions in bf16", quoted_positions), bytesText(needs.f32.kv_bytes / 2)});
+  memory.addRow(
+      {fmt::format("KV cache of {} positions in f32", quoted_positions), bytesText(needs.f32.kv_bytes)});
   std::string moe = spec.moe ? fmt::format(", {} experts of width {}, {} active", spec.moe->experts,
                                            spec.moe->expert_hidden_size, spec.moe->top_k)
                              : "";

@@ -71,7 +71,8 @@ static DictionaryAttr budgetAttributes(Builder &builder, const spec::ModelSpec &
   return attributes.getDictionary(builder.getContext());
 }
 
-OwningOpRef<ModuleOp> buildModel(MLIRContext &context, const spec::ModelSpec &model, DType weights) {
+OwningOpRef<ModuleOp> buildModel(MLIRContext &context, const spec::ModelSpec &model, DType weights,
+                                 DType kv_cache) {
   context.loadDialect<SmeltDialect>();
   ImplicitLocOpBuilder builder(NameLoc::get(StringAttr::get(&context, model.name)), &context);
   OwningOpRef<ModuleOp> module = ModuleOp::create(builder.getLoc());
@@ -79,6 +80,9 @@ OwningOpRef<ModuleOp> buildModel(MLIRContext &context, const spec::ModelSpec &mo
   auto op = ModelOp::create(builder, model.name, model.vocab_size, model.hidden_size);
   op.setSpec(spec::writeSpec(model));
   op.setBudgetsAttr(budgetAttributes(builder, model));
+  if (kv_cache == DType::bf16) {
+    op.setKvDtype("bf16");
+  }
   builder.setInsertionPointToStart(&op.getBody().front());
   declareWeights(builder, model, weights);
   buildForward(builder, model);

@@ -14,7 +14,7 @@ RoleParameter flag(const char *name, const char *absent, const char *present) {
   return {name, 0, 1, "", {absent, present}};
 }
 // How the keys and values lie in their slots: KvLayout.
-RoleParameter kvLayout() { return {"kv", 0, 1, "", {"", "kvrows"}, /*optional=*/true}; }
+RoleParameter kvLayout() { return {"kv", 0, 2, "", {"", "kvrows", "kvbf16"}, /*optional=*/true}; }
 RoleParameter weightType() { return {"dtype", 0, 1, "", {"f32", "bf16"}}; }
 // How the matrices that a kernel reads lie in memory: WeightLayout.
 RoleParameter matrixLayout() { return {"layout", 0, 1, "", {"", "panel16"}, /*optional=*/true}; }

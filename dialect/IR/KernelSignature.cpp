@@ -92,13 +92,19 @@ std::string mlir::smelt::kernelName(StringRef roleName, DictionaryAttr params) {
 }
 
 DType mlir::smelt::kvElementType(KvLayout layout) {
-  return layout == KvLayout::rows_bf16 ? DType::bf16 : DType::f32;
+  return layout == KvLayout::blocked_f32 ? DType::f32 : DType::bf16;
 }
 
 ByteSize mlir::smelt::kvSlotSize(KvLayout layout, int64_t kvHeads, int64_t headDim) {
-  return layout == KvLayout::rows_bf16
-             ? ByteSize{.per_kv_position = 2 * kvHeads * static_cast<int64_t>(llvm::alignTo(headDim, 8))}
-             : ByteSize{.per_kv_position = 4 * kvHeads * headDim};
+  switch (layout) {
+  case KvLayout::blocked_f32:
+    return {.per_kv_position = 4 * kvHeads * headDim};
+  case KvLayout::rows_bf16:
+    return {.per_kv_position = 2 * kvHeads * static_cast<int64_t>(llvm::alignTo(headDim, 8))};
+  case KvLayout::blocked_bf16:
+    return {.per_kv_position = 2 * kvHeads * headDim};
+  }
+  llvm_unreachable("every layout is above");
 }
 
 ByteSize mlir::smelt::attentionPartialsSize(int64_t queryHeads, int64_t headDim) {

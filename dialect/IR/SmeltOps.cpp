@@ -79,7 +79,12 @@ void ModelOp::build(OpBuilder &builder, OperationState &state, StringRef name, i
   state.addRegion()->emplaceBlock();
 }
 
-KvLayout ModelOp::kvLayout() { return getDevice() ? KvLayout::rows_bf16 : KvLayout::blocked_f32; }
+KvLayout ModelOp::kvLayout() {
+  if (getDevice()) {
+    return KvLayout::rows_bf16;
+  }
+  return getKvDtype() ? KvLayout::blocked_bf16 : KvLayout::blocked_f32;
+}
 
 ForwardOp ModelOp::getForward() {
   auto forwards = getBody().getOps<ForwardOp>();

@@ -46,8 +46,9 @@ RankedTensorType tokensType(MLIRContext *context);
 // How keys and values lie in their state slots, for S sequences of capacity C; parameter `kv` of the roles
 // that touch them.
 enum class KvLayout {
-  blocked_f32 = 0, // K f32 [S][kv_heads][C/16][head_dim][16], V f32 [S][kv_heads][C][head_dim]
-  rows_bf16 = 1,   // both bf16 [S][kv_heads][C][head_dim rounded up to 8], the padding zero
+  blocked_f32 = 0,  // K f32 [S][kv_heads][C/16][head_dim][16], V f32 [S][kv_heads][C][head_dim]
+  rows_bf16 = 1,    // both bf16 [S][kv_heads][C][head_dim rounded up to 8], the padding zero
+  blocked_bf16 = 2, // K bf16 [S][kv_heads][C/16][head_dim/2][16][2], V bf16 [S][kv_heads][C][head_dim]
 };
 
 } // namespace mlir::smelt

@@ -70,10 +70,11 @@ def Smelt_ModelOp : Smelt_Op<"model", [Symbol, SymbolTable, IsolatedFromAbove, N
     - (C3) holds at most one `smelt.forward`.
     - (C4) no two weights name the same tensor.
     - (C5) device, when given, is "cuda".
+    - (C6) kv_dtype, when given, is "bf16".
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Smelt_Int:$vocab_size, Smelt_Int:$hidden_size,
                        OptionalAttr<StrAttr>:$spec, OptionalAttr<DictionaryAttr>:$budgets,
-                       OptionalAttr<StrAttr>:$device);
+                       OptionalAttr<StrAttr>:$device, OptionalAttr<StrAttr>:$kv_dtype);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `vocab_size` `(` $vocab_size `)` `hidden_size` `(` $hidden_size `)` attr-dict-with-keyword $body

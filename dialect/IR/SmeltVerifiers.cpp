@@ -149,6 +149,10 @@ LogicalResult ModelOp::verifyRegions() {
   if (getDevice() && *getDevice() != "cuda") { // C5
     return emitOpError() << "has device '" << *getDevice() << "'; the only one to name is 'cuda'";
   }
+  if (getKvDtype() && *getKvDtype() != "bf16") { // C6
+    return emitOpError() << "has kv_dtype '" << *getKvDtype()
+                         << "'; the only one to name is 'bf16', and f32 is what is kept without";
+  }
   ForwardOp forward;
   llvm::StringMap<WeightOp> sources;
   for (Operation &op : getBody().front()) {

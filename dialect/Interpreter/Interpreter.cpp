@@ -110,8 +110,12 @@ private:
 
   LogicalResult eval(AttentionOp op) {
     AttentionShape shape{op.getQueryHeads(), op.getKvHeads(), op.getHeadDim()};
-    return finish(op.getResult(),
-                  evalAttention(get(op.getQuery()), get(op.getKey()), get(op.getValue()), shape));
+    Tensor key = get(op.getKey()), value = get(op.getValue());
+    if (op->getParentOfType<ModelOp>().kvLayout() != KvLayout::blocked_f32) {
+      roundToBf16(key);
+      roundToBf16(value);
+    }
+    return finish(op.getResult(), evalAttention(get(op.getQuery()), key, value, shape));
   }
 
   LogicalResult eval(RouteOp op) {

@@ -89,6 +89,16 @@ Tensor evalRope(const Tensor &input, int64_t heads, double theta) {
   return result;
 }
 
+void roundToBf16(Tensor &tensor) {
+  for (double &value : tensor.values) {
+    // Eight significant bits; nearbyint rounds ties to even. Numbers below the normal ones do not matter
+    // here.
+    int exponent;
+    double fraction = std::frexp(value, &exponent);
+    value = std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
+  }
+}
+
 Tensor evalAttention(const Tensor &query, const Tensor &key, const Tensor &value,
                      const AttentionShape &shape) {
   Tensor result(query.shape);

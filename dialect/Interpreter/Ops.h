@@ -28,6 +28,8 @@ struct AttentionShape {
 };
 
 // query [T][queryHeads * headDim], key and value [T][kvHeads * headDim] give a tensor like query.
+// What a cache of bf16 keeps of keys and values: the nearest, ties to even.
+void roundToBf16(Tensor &tensor);
 Tensor evalAttention(const Tensor &query, const Tensor &key, const Tensor &value,
                      const AttentionShape &shape);
 

@@ -19,6 +19,8 @@ const std::vector<std::pair<std::string, RuntimeModel>> &models() {
       list.emplace_back(precision == Precision::f32 ? "ragged f32" : "ragged bf16",
                         build(raggedSpec(), {precision, false}).model());
     }
+    const CompileSettings half{.kv_cache = Precision::bf16};
+    list.emplace_back("ragged f32, cache of bf16", build(raggedSpec(), half).model());
     return list;
   }();
   return all;

@@ -78,9 +78,11 @@ codegen::cuda::CompiledTarget compileFor(const std::string &device,
 
 void compileSpec(const spec::ModelSpec &spec, const CompileSettings &settings, const std::string &path) {
   mlir::MLIRContext context;
-  const bool wide = settings.precision == Precision::f32;
+  const auto dtype = [](Precision precision) {
+    return precision == Precision::f32 ? mlir::smelt::DType::f32 : mlir::smelt::DType::bf16;
+  };
   const auto module =
-      lowering::buildModel(context, spec, wide ? mlir::smelt::DType::f32 : mlir::smelt::DType::bf16);
+      lowering::buildModel(context, spec, dtype(settings.precision), dtype(settings.kv_cache));
   std::vector<lowering::DeviceProgram> copies;
   if (!settings.devices.empty()) {
     copies = lowering::copyForCuda(*module);

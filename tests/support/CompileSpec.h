@@ -16,6 +16,7 @@ struct CompileSettings {
   // GPU targets to carry PTX for besides the code for CPUs, e.g. "cuda:sm_80"; with them the precision is
   // bf16.
   std::vector<std::string> devices = {};
+  Precision kv_cache = Precision::f32; // of keys and values on CPUs; the interpreter rounds to it, too
 };
 
 // Writes the artifact of a valid spec to `path`. Throws std::runtime_error on failure.

@@ -65,8 +65,11 @@ InterpretedModel::InterpretedModel(const spec::ModelSpec &spec, const std::strin
                                    const CompileSettings &settings)
     : state(std::make_unique<State>(weights_path)) {
   using mlir::smelt::DType;
-  const DType dtype = settings.precision == Precision::f32 ? DType::f32 : DType::bf16;
-  state->module = lowering::buildModel(state->context, spec, dtype);
+  const auto dtype = [](Precision precision) {
+    return precision == Precision::f32 ? DType::f32 : DType::bf16;
+  };
+  state->module =
+      lowering::buildModel(state->context, spec, dtype(settings.precision), dtype(settings.kv_cache));
   if (settings.unroll_visits) {
     mlir::PassManager manager(&state->context);
     manager.addNestedPass<mlir::smelt::ModelOp>(mlir::smelt::createSmeltUnrollVisits());

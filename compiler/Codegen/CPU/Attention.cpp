@@ -137,7 +137,8 @@ private:
       Value begin = e.mul(chunk, kChunk), from = e.add(cache, e.mul(begin, shape.head_dim));
       Value seen = e.min(e.sub(end, begin), kChunk);
       Value visible = e.min(e.sub(e.add(position, 1), begin), kChunk);
-      rows.foldChunk(e.at(keys, e.f32(), from), e.at(values, e.f32(), from), visible,
+      Type element = shape.cacheElement(e);
+      rows.foldChunk(e.at(keys, element, from), e.at(values, element, from), visible,
                      e.div(e.add(seen, kPositionBlock - 1), kPositionBlock));
     });
   }

@@ -50,7 +50,7 @@ int64_t powerOfTwoBelow(int64_t n) {
 } // namespace
 
 AttentionProducts::AttentionProducts(Emitter &e, const AttentionShape &shape, int64_t mostRows)
-    : e(e), d(shape.head_dim), group(shape.group()) {
+    : e(e), d(shape.head_dim), group(shape.group()), bf16(shape.bf16) {
   int64_t perPanel = kPositionBlock / e.lanes();
   const RegisterTile &largest = e.isa.tiles.front();
   int64_t accumulators = largest.rows * largest.panels * perPanel;
@@ -81,12 +81,28 @@ void AttentionProducts::scores(Value queries, Value rows, Value keys, Value pane
   });
 }
 
-Values AttentionProducts::loadKeys(ArrayRef<Value> panels, Value step) {
-  Values keys;
+// The keys of a step for every vector of positions, one list for each of its dimensions.
+llvm::SmallVector<Values, 2> AttentionProducts::loadKeys(ArrayRef<Value> panels, Value step) {
+  llvm::SmallVector<Values, 2> keys(keyStep());
+  Type floats = e.vec(e.f32(), e.lanes());
+  auto words = VectorType::get({e.lanes()}, e.builder.getI32Type());
+  auto constant = [&](uint32_t bits) -> Value {
+    auto value = e.builder.getI32IntegerAttr(static_cast<int32_t>(bits));
+    return arith::ConstantOp::create(e.builder, e.loc, DenseElementsAttr::get(words, value.getValue()));
+  };
   for (Value panel : panels) {
     for (int64_t begin = 0; begin < kPositionBlock; begin += e.lanes()) {
       Value address = e.at(panel, e.f32(), e.add(e.mul(step, kPositionBlock), begin));
-      keys.push_back(e.load(e.vec(e.f32(), e.lanes()), address));
+      if (!bf16) {
+        keys[0].push_back(e.load(floats, address));
+        continue;
+      }
+      // A bf16 is the upper half of the f32 of equal value.
+      Value pairs = e.load(words, address);
+      Value even = arith::ShLIOp::create(e.builder, e.loc, pairs, constant(16));
+      Value odd = arith::AndIOp::create(e.builder, e.loc, pairs, constant(0xffff0000));
+      keys[0].push_back(arith::BitcastOp::create(e.builder, e.loc, floats, even));
+      keys[1].push_back(arith::BitcastOp::create(e.builder, e.loc, floats, odd));
     }
   }
   return keys;
@@ -95,26 +111,31 @@ Values AttentionProducts::loadKeys(ArrayRef<Value> panels, Value step) {
 void AttentionProducts::scoreTile(Value queries, Value row, Value keys, Value panel, Value panels,
                                   Value scores, const Tile &tile) {
   int64_t perPanel = kPositionBlock / e.lanes(), width = tile.panels * perPanel;
+  int64_t steps = d / keyStep(), panelLines = kPositionBlock * steps;
   Values addresses;
   for (int64_t i = 0; i < tile.panels; ++i) {
     // Panels past the last one stand for that one again; nobody reads their scores.
     Value index = e.min(e.add(panel, i), e.sub(panels, 1));
-    addresses.push_back(e.at(keys, e.f32(), e.mul(index, kPositionBlock * d)));
+    addresses.push_back(e.at(keys, e.f32(), e.mul(index, panelLines)));
   }
   Value query = e.at(queries, e.f32(), e.mul(row, queryStride()));
   Values sums(tile.rows * width, e.splat(0.0, e.lanes()));
-  sums = e.loop(e.c(0), e.c(d), e.c(1), sums, [&](Value step, ValueRange carried) {
-    Values next(carried), key = loadKeys(addresses, step);
+  sums = e.loop(e.c(0), e.c(steps), e.c(1), sums, [&](Value step, ValueRange carried) {
+    Values next(carried);
+    llvm::SmallVector<Values, 2> key = loadKeys(addresses, step);
     if (tile.rows < kFewestRowsInCache) {
       for (Value address : addresses) {
-        Value ahead = e.add(e.mul(step, kPositionBlock), tile.panels * kPositionBlock * d);
+        Value ahead = e.add(e.mul(step, kPositionBlock), tile.panels * panelLines);
         e.prefetch(e.at(address, e.f32(), ahead));
       }
     }
     for (int64_t r = 0; r < tile.rows; ++r) {
-      Value q = e.splat(e.loadF32(query, e.add(step, r * queryStride())), e.lanes());
-      for (int64_t i = 0; i < width; ++i) {
-        next[r * width + i] = e.fma(q, key[i], next[r * width + i]);
+      for (int64_t part = 0; part < keyStep(); ++part) {
+        Value at = e.add(e.mul(step, keyStep()), r * queryStride() + part);
+        Value q = e.splat(e.loadF32(query, at), e.lanes());
+        for (int64_t i = 0; i < width; ++i) {
+          next[r * width + i] = e.fma(q, key[part][i], next[r * width + i]);
+        }
       }
     }
     return next;
@@ -142,12 +163,19 @@ void AttentionProducts::weightedValues(Value p, Value rows, Value values, const 
   });
 }
 
+Value AttentionProducts::loadValues(Value address) {
+  Value loaded = e.loadFirst(bf16 ? e.bf16() : e.f32(), e.lanes(), vectorLength(), address, bf16 ? 2 : 4);
+  return e.toFloat(loaded, e.vec(e.f32(), e.lanes()));
+}
+
 void AttentionProducts::valueTile(Value p, Value row, Value values, Value vector, int64_t width,
                                   const Visible &visible, const Epilogue &epilogue, const Tile &tile) {
+  Type element = bf16 ? e.bf16() : e.f32();
+  int64_t elementBytes = bf16 ? 2 : 4;
   Value probabilities = e.at(p, e.f32(), e.mul(row, scoreStride()));
   Values columns;
   for (int64_t i = 0; i < width; ++i) {
-    columns.push_back(e.at(values, e.f32(), vectorBegin(e.add(vector, i))));
+    columns.push_back(e.at(values, element, vectorBegin(e.add(vector, i))));
   }
   Values ends;
   for (int64_t r = 0; r < tile.rows; ++r) {
@@ -156,12 +184,11 @@ void AttentionProducts::valueTile(Value p, Value row, Value values, Value vector
   auto step = [&](Value position, ValueRange carried, bool checked) {
     Values next(carried), value;
     for (Value column : columns) {
-      Value address = e.at(column, e.f32(), e.mul(position, d));
-      value.push_back(e.loadFirst(e.f32(), e.lanes(), vectorLength(), address));
+      value.push_back(loadValues(e.at(column, element, e.mul(position, d))));
     }
     if (tile.rows < kFewestRowsInCache) {
-      for (int64_t line = 0; line < width * e.lanes() * 4; line += kLineBytes) {
-        Value address = e.at(columns[0], e.f32(), e.mul(position, d));
+      for (int64_t line = 0; line < width * e.lanes() * elementBytes; line += kLineBytes) {
+        Value address = e.at(columns[0], element, e.mul(position, d));
         e.prefetch(e.at(address, e.builder.getI8Type(), kReadAheadBytes + line));
       }
     }

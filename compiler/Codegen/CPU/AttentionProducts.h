@@ -42,7 +42,10 @@ private:
   struct Tile {
     int64_t rows, panels, vectors;
   };
-  Values loadKeys(llvm::ArrayRef<Value> panels, Value step);
+  // Dimensions that one line of a panel holds, and the loop over keys takes at once.
+  int64_t keyStep() const { return bf16 ? 2 : 1; }
+  llvm::SmallVector<Values, 2> loadKeys(llvm::ArrayRef<Value> panels, Value step);
+  Value loadValues(Value address);
   void scoreTile(Value queries, Value row, Value keys, Value panel, Value panels, Value scores,
                  const Tile &tile);
   void valueTile(Value p, Value row, Value values, Value vector, int64_t width, const Visible &visible,
@@ -51,6 +54,7 @@ private:
 
   Emitter &e;
   int64_t d, group;
+  bool bf16;                     // the cache holds bf16
   llvm::SmallVector<Tile> tiles; // rows descending
 };
 

@@ -1,7 +1,9 @@
 // Shape of an attention layer and of its cache, as rope_append and attention see them.
 //
 // The key cache is blocked by 16 positions, [S][kv_heads][C / 16][head_dim][16], so that 16 scores come from
-// head_dim multiplications of full vectors whatever head_dim is; values are [S][kv_heads][C][head_dim].
+// head_dim multiplications of full vectors whatever head_dim is; values are [S][kv_heads][C][head_dim]. Both
+// hold f32 or bf16; keys of bf16 lie in pairs, [C / 16][head_dim / 2][16][2], each pair in the place of one
+// f32.
 #pragma once
 
 #include "compiler/Codegen/CPU/Emitter.h"
@@ -10,10 +12,13 @@ namespace smelt::codegen::cpu {
 
 // Positions of a panel of keys.
 constexpr int64_t kPositionBlock = 16;
+// Value of the parameter `kv` of a cache of bf16; docs/program.md.
+constexpr int64_t kBlockedBf16 = 2;
 
 struct AttentionShape {
   explicit AttentionShape(const KernelDesc &k)
-      : query_heads(k.param("query_heads")), kv_heads(k.param("kv_heads")), head_dim(k.param("head_dim")) {}
+      : query_heads(k.param("query_heads")), kv_heads(k.param("kv_heads")), head_dim(k.param("head_dim")),
+        bf16(k.params.count("kv") && k.param("kv") == kBlockedBf16) {}
   int64_t group() const { return query_heads / kv_heads; } // query heads that share a kv head
   int64_t queryWidth() const { return query_heads * head_dim; }
   int64_t kvWidth() const { return kv_heads * head_dim; }
@@ -25,7 +30,9 @@ struct AttentionShape {
   Value cacheOffset(Emitter &e, Value sequence, Value head, Value capacity) const {
     return e.mul(e.mul(e.add(e.mul(sequence, kv_heads), head), capacity), head_dim);
   }
+  Type cacheElement(Emitter &e) const { return bf16 ? e.bf16() : e.f32(); }
   int64_t query_heads, kv_heads, head_dim;
+  bool bf16; // the cache holds bf16
 };
 
 } // namespace smelt::codegen::cpu

@@ -37,6 +37,43 @@ void rotateHead(Emitter &e, Value from, Value to, int64_t headDim, const Rotatio
   });
 }
 
+// Stores a key to its lane of a panel: one word of 32 bits in each line. Rounds `key` in place.
+void appendKey(Emitter &e, const AttentionShape &shape, Value key, Value lane) {
+  auto line = [&](Value i) { return e.at(lane, e.f32(), e.mul(i, kPositionBlock)); };
+  if (!shape.bf16) {
+    e.loop(e.c(0), e.c(shape.head_dim), 1, [&](Value i) { e.store(e.loadF32(key, i), line(i)); });
+    return;
+  }
+  e.forVectors(shape.head_dim, e.lanes(), [&](Value begin, int64_t length) {
+    Value at = e.at(key, e.f32(), begin);
+    e.storeFirst(roundToBf16(e, e.loadFirst(e.f32(), e.lanes(), length, at)), length, at);
+  });
+  e.loop(e.c(0), e.c(shape.head_dim / 2), 1, [&](Value i) {
+    Value pair = e.at(key, e.f32(), e.mul(i, 2));
+    Value even = e.load(e.i32(), pair), odd = e.load(e.i32(), e.at(pair, e.f32(), 1));
+    even = arith::ShRUIOp::create(e.builder, e.loc, even, e.c32(16));
+    e.store(arith::OrIOp::create(e.builder, e.loc, even, odd), line(i));
+  });
+}
+
+// Copies a row of values, rounded to what the cache holds.
+void appendValue(Emitter &e, const AttentionShape &shape, Value from, Value to) {
+  e.forVectors(shape.head_dim, e.lanes(), [&](Value begin, int64_t length) {
+    Value value = e.loadFirst(e.f32(), e.lanes(), length, e.at(from, e.f32(), begin));
+    if (!shape.bf16) {
+      e.storeFirst(value, length, e.at(to, e.f32(), begin));
+      return;
+    }
+    auto words = VectorType::get({e.lanes()}, e.builder.getI32Type());
+    auto halves = VectorType::get({e.lanes()}, e.builder.getI16Type());
+    Value bits = arith::BitcastOp::create(e.builder, e.loc, words, roundToBf16(e, value));
+    Value sixteen = arith::ConstantOp::create(e.builder, e.loc, DenseElementsAttr::get(words, int32_t(16)));
+    bits = arith::ShRUIOp::create(e.builder, e.loc, bits, sixteen);
+    bits = arith::TruncIOp::create(e.builder, e.loc, halves, bits);
+    e.storeFirst(bits, length, e.at(to, e.builder.getI16Type(), begin), 2);
+  });
+}
+
 } // namespace
 
 int64_t emitRopeAppend(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
@@ -83,15 +120,10 @@ int64_t emitRopeAppend(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
       rotateHead(e, e.at(keyRow, e.f32(), offset), rotated, d,
                  rotation(keyRow, kv, head, kNorm, kScale, rope));
       Value cache = shape.cacheOffset(e, sequence, head, capacity);
-      Value keyLane = e.at(keys, e.f32(), e.add(cache, e.add(block, lane)));
-      e.loop(e.c(0), e.c(d), 1, [&](Value i) {
-        e.store(e.loadF32(rotated, i), e.at(keyLane, e.f32(), e.mul(i, kPositionBlock)));
-      });
-      Value valueAt = e.at(values, e.f32(), e.add(cache, e.mul(position, d)));
-      e.forVectors(d, e.lanes(), [&](Value begin, int64_t length) {
-        Value from = e.at(valueRow, e.f32(), e.add(offset, begin));
-        e.storeFirst(e.loadFirst(e.f32(), e.lanes(), length, from), length, e.at(valueAt, e.f32(), begin));
-      });
+      Type element = shape.cacheElement(e);
+      appendKey(e, shape, rotated, e.at(e.at(keys, element, e.add(cache, block)), e.f32(), lane));
+      appendValue(e, shape, e.at(valueRow, e.f32(), offset),
+                  e.at(values, element, e.add(cache, e.mul(position, d))));
     });
     return Values();
   });

@@ -163,6 +163,23 @@ Value exp2OfNonPositive(Emitter &e, Value x) {
   return e.select(small, e.splat(0.0, lanes), value);
 }
 
+Value roundToBf16(Emitter &e, Value x) {
+  auto words = VectorType::get({laneCount(x)}, e.builder.getI32Type());
+  auto constant = [&](uint32_t bits) -> Value {
+    auto value = e.builder.getI32IntegerAttr(static_cast<int32_t>(bits));
+    return arith::ConstantOp::create(e.builder, e.loc, DenseElementsAttr::get(words, value.getValue()));
+  };
+  auto both = [&](Value a, Value b) -> Value { return arith::AndIOp::create(e.builder, e.loc, a, b); };
+  auto plus = [&](Value a, Value b) -> Value { return arith::AddIOp::create(e.builder, e.loc, a, b); };
+  Value bits = arith::BitcastOp::create(e.builder, e.loc, words, x);
+  Value odd = both(arith::ShRUIOp::create(e.builder, e.loc, bits, constant(16)), constant(1));
+  Value rounded = plus(plus(bits, odd), constant(0x7fff));
+  Value quiet = arith::OrIOp::create(e.builder, e.loc, bits, constant(0x400000));
+  Value isNan = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::UNO, x, x);
+  Value result = both(e.select(isNan, quiet, rounded), constant(0xffff0000));
+  return arith::BitcastOp::create(e.builder, e.loc, x.getType(), result);
+}
+
 Value sigmoid(Emitter &e, Value x) {
   int64_t lanes = laneCount(x);
   Value negated = e.subf(e.splat(0.0, lanes), x);

@@ -25,6 +25,10 @@ Value exp(Emitter &e, Value x);
 // 2^x of a vector of f32 that are at most 0, within 1.5 ulp; 2^0 is 1, and x < -125.5 gives 0.
 Value exp2OfNonPositive(Emitter &e, Value x);
 
+// f32 rounded to bf16, to the nearest and ties to even, and widened again: the lower half of each result is
+// zero. A NaN stays one.
+Value roundToBf16(Emitter &e, Value x);
+
 // 1 / (1 + exp(-x)) and x * sigmoid(x).
 Value sigmoid(Emitter &e, Value x);
 Value silu(Emitter &e, Value x);

@@ -12,6 +12,7 @@ namespace {
 
 struct Shape {
   int64_t queryHeads, kvHeads, headDim;
+  bool bf16 = false; // of the cache
   int64_t q() const { return queryHeads * headDim; }
 };
 
@@ -26,23 +27,31 @@ class Cache {
 public:
   explicit Cache(const Shape &s)
       : s(s), k(randomFloats(size(), 11)), v(randomFloats(size(), 12)), keySlot(size()), valueSlot(size()) {
+    for (size_t i = 0; s.bf16 && i < size(); ++i) {
+      k[i] = fromBf16(roundToBf16(k[i])), v[i] = fromBf16(roundToBf16(v[i]));
+    }
     showFirst(0, kCapacity), showFirst(1, kCapacity);
   }
 
   // Puts the first `count` positions of a sequence into the slots, and NaN behind them.
   void showFirst(int64_t sequence, int64_t count) {
-    int64_t d = s.headDim;
     for (int64_t head = 0; head < s.kvHeads; ++head) {
       for (int64_t p = 0; p < kCapacity; ++p) {
-        for (int64_t i = 0; i < d; ++i) {
-          int64_t line = (sequence * s.kvHeads + head) * kCapacity;
-          keySlot[line * d + p / 16 * 16 * d + i * 16 + p % 16] = p < count ? key(sequence, head, p)[i] : NAN;
-          valueSlot[(line + p) * d + i] = p < count ? value(sequence, head, p)[i] : NAN;
+        for (int64_t i = 0; i < s.headDim; ++i) {
+          setKey(sequence, head, p, i, p < count ? k[at(sequence, head, p) + i] : NAN);
+          setValue(sequence, head, p, i, p < count ? v[at(sequence, head, p) + i] : NAN);
         }
       }
     }
   }
 
+  void setKey(int64_t sequence, int64_t head, int64_t p, int64_t i, float x) {
+    int64_t panel = at(sequence, head, p / 16 * 16), pair = s.bf16 ? 2 : 1;
+    put(keySlot, panel + (i / pair * 16 + p % 16) * pair + i % pair, x);
+  }
+  void setValue(int64_t sequence, int64_t head, int64_t p, int64_t i, float x) {
+    put(valueSlot, at(sequence, head, p) + i, x);
+  }
   const float *key(int64_t sequence, int64_t head, int64_t p) const { return &k[at(sequence, head, p)]; }
   const float *value(int64_t sequence, int64_t head, int64_t p) const { return &v[at(sequence, head, p)]; }
   float *keys() { return keySlot.data(); }
@@ -52,6 +61,14 @@ private:
   size_t size() const { return kSequences * s.kvHeads * kCapacity * s.headDim; }
   size_t at(int64_t sequence, int64_t head, int64_t p) const {
     return ((sequence * s.kvHeads + head) * kCapacity + p) * s.headDim;
+  }
+  void put(Floats &slot, size_t index, float x) {
+    if (s.bf16) {
+      uint16_t half = roundToBf16(x);
+      std::memcpy(reinterpret_cast<char *>(slot.data()) + 2 * index, &half, 2);
+    } else {
+      slot[index] = x;
+    }
   }
   const Shape &s;
   Floats k, v, keySlot, valueSlot;
@@ -69,7 +86,10 @@ public:
   Attention(const Shape &s, const cpu::IsaLevel &level, const std::vector<Token> &tokens, Cache &cache)
       : s(s), kernel({"attention_test",
                       "attention",
-                      {{"query_heads", s.queryHeads}, {"kv_heads", s.kvHeads}, {"head_dim", s.headDim}}},
+                      {{"query_heads", s.queryHeads},
+                       {"kv_heads", s.kvHeads},
+                       {"head_dim", s.headDim},
+                       {"kv", s.bf16 ? 2 : 0}}},
                      level),
         cache(cache), partials(partialFloats(s), NAN) {
     for (const Token &token : tokens) {
@@ -155,9 +175,10 @@ bool sameBits(const float *a, const float *b, size_t count) { return std::memcmp
 
 TEST_CASE("attention: groups and head sizes at the edges of its blocks, in double and to the bit") {
   std::vector<Token> tokens = tokensAtEdges();
-  for (Shape s : {Shape{1, 1, 64}, Shape{2, 1, 36}, Shape{12, 4, 36}, Shape{8, 1, 128}, Shape{7, 1, 64},
-                  Shape{6, 2, 42}, Shape{5, 1, 6}, Shape{16, 1, 64}, Shape{4, 4, 8}, Shape{13, 1, 40},
-                  Shape{24, 2, 18}}) {
+  for (Shape s :
+       {Shape{1, 1, 64}, Shape{2, 1, 36}, Shape{12, 4, 36}, Shape{8, 1, 128}, Shape{7, 1, 64},
+        Shape{6, 2, 42}, Shape{5, 1, 6}, Shape{16, 1, 64}, Shape{4, 4, 8}, Shape{13, 1, 40}, Shape{24, 2, 18},
+        Shape{12, 4, 36, true}, Shape{7, 1, 64, true}, Shape{6, 2, 42, true}, Shape{5, 1, 6, true}}) {
     Cache cache(s);
     Floats queries = randomFloats(tokens.size() * s.q(), 7, 1.5f);
     std::vector<double> expected;
@@ -166,7 +187,8 @@ TEST_CASE("attention: groups and head sizes at the edges of its blocks, in doubl
       expected.insert(expected.end(), row.begin(), row.end());
     }
     for (const cpu::IsaLevel *level : levels()) {
-      INFO(level->name << ", heads " << s.queryHeads << "/" << s.kvHeads << " of " << s.headDim);
+      INFO(level->name << ", heads " << s.queryHeads << "/" << s.kvHeads << " of " << s.headDim
+                       << (s.bf16 ? " in bf16" : ""));
       Attention attention(s, *level, tokens, cache);
       Floats whole(tokens.size() * s.q(), NAN);
       attention.step(queries, whole, 0, tokens.size(), 1);
@@ -189,7 +211,7 @@ TEST_CASE("attention: groups and head sizes at the edges of its blocks, in doubl
 }
 
 TEST_CASE("attention: what lies behind a token's position never shows, not even a NaN") {
-  for (Shape s : {Shape{6, 2, 36}, Shape{1, 1, 64}}) {
+  for (Shape s : {Shape{6, 2, 36}, Shape{1, 1, 64}, Shape{2, 1, 36, true}}) {
     std::vector<Token> tokens;
     for (int32_t p = 495; p < 530; ++p) {
       tokens.push_back({0, p});
@@ -221,18 +243,19 @@ TEST_CASE("attention: probabilities are within 3 ulp of exp, down to where they 
     for (int round = 0; round < 400; ++round) {
       Floats queries(16, 0.0f), out(16, NAN);
       queries[0] = 4.0f; // the root of head_dim
-      std::fill(cache.keys(), cache.keys() + 256, 0.0f);
-      std::fill(cache.values(), cache.values() + 256, 0.0f);
+      Floats scores(16);
       for (int64_t p = 0; p < 16; ++p) {
-        cache.keys()[p] = p == 0 ? 0.0f : -static_cast<float>(round * 15 + p) / 72.0f;
-        cache.values()[p * 16 + p] = 1.0f;
+        scores[p] = p == 0 ? 0.0f : -static_cast<float>(round * 15 + p) / 72.0f;
+        for (int64_t i = 0; i < 16; ++i) {
+          cache.setKey(0, 0, p, i, i == 0 ? scores[p] : 0.0f);
+          cache.setValue(0, 0, p, i, i == p ? 1.0f : 0.0f);
+        }
       }
       attention.step(queries, out, 0, 1, 1);
       for (int64_t p = 1; p < 16; ++p) {
-        float x = cache.keys()[p];
         // As the kernel has it: the query is scaled once and multiplied with the key.
         float scaled = static_cast<float>(1.44269504088896341 / 4) * 4.0f;
-        double exact = std::exp2(static_cast<double>(scaled * x));
+        double exact = std::exp2(static_cast<double>(scaled * scores[p]));
         if (exact > 0x1p-125) {
           double ulp = std::ldexp(1.0, std::ilogb(exact) - 23);
           worst = std::max(worst, std::abs(out[p] / static_cast<double>(out[0]) - exact) / ulp);

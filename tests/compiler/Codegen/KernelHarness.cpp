@@ -100,10 +100,12 @@ Floats randomFloats(size_t count, uint32_t seed, float scale) {
   return values;
 }
 
-namespace {
 uint16_t roundToBf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
+  if (std::isnan(value)) {
+    return static_cast<uint16_t>(bits >> 16 | 0x40);
+  }
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 float fromBf16(uint16_t half) {
@@ -112,7 +114,6 @@ float fromBf16(uint16_t half) {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
-} // namespace
 
 Weights::Weights(WeightType type, size_t count, uint32_t seed, float scale, float offset) : type(type) {
   values = randomFloats(count, seed, scale);

@@ -70,6 +70,10 @@ inline WeightType vectorType(WeightType type) { return type == WeightType::i8 ? 
 // What a dot product sees: bf16-rounded activations where the level multiplies in bf16.
 float asOperand(float value, const cpu::IsaLevel &level, WeightType type);
 
+// The nearest bf16, ties to even.
+uint16_t roundToBf16(float value);
+float fromBf16(uint16_t half);
+
 // |a - b| / |b| in the 2-norm; infinite if `a` holds a NaN.
 double relativeError(const Floats &a, const std::vector<double> &b);
 

@@ -48,3 +48,10 @@ smelt.model @m vocab_size(4) hidden_size(8) {
 // expected-error @+1 {{'smelt.model' op has device 'tpu'; the only one to name is 'cuda'}}
 smelt.model @device vocab_size(4) hidden_size(4) attributes {device = "tpu"} {
 }
+
+// -----
+
+// C6
+// expected-error @+1 {{'smelt.model' op has kv_dtype 'f16'; the only one to name is 'bf16', and f32 is what is kept without}}
+smelt.model @kv_dtype vocab_size(4) hidden_size(4) attributes {kv_dtype = "f16"} {
+}
