@@ -73,8 +73,8 @@ private:
     for (ir::WeightOp op : model.getOps<ir::WeightOp>()) {
       weightIndex[op.getSymName()] = table.size();
       auto type = llvm::cast<mlir::RankedTensorType>(op.getType());
-      DType dtype = type.getElementType().isBF16() ? DType::bf16 : DType::f32;
-      weightsType = dtype;
+      auto dtype = static_cast<DType>(ir::weightDType(op));
+      weightsType = weightsType == DType::i8 ? DType::i8 : dtype; // which others keep company
       std::vector<uint64_t> shape(type.getShape().begin(), type.getShape().end());
       auto source = op.getSource();
       table.push_back(CreateWeight(builder, builder.CreateString(source.data(), source.size()), dtype,

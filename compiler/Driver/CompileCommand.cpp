@@ -35,10 +35,14 @@ public:
         ->type_name("TARGET");
     app.add_flag("--ptx-only", options.ptx_only,
                  "For GPUs carry PTX alone, which the driver assembles, even where a CUDA toolkit is found");
-    app.add_option("--weights-dtype", options.weights, "Type of the weights it will read (default bf16)")
-        ->transform(choice<mlir::smelt::DType>(
-            {{"f32", mlir::smelt::DType::f32}, {"bf16", mlir::smelt::DType::bf16}}))
-        ->type_name("f32|bf16");
+    app.add_option(
+           "--weights-dtype", options.weights,
+           "Type of the weights it will read (default bf16); i8 is 8-bit projections beside bf16, made "
+           "by 'weights quantize' or when they are loaded")
+        ->transform(choice<mlir::smelt::DType>({{"f32", mlir::smelt::DType::f32},
+                                                {"bf16", mlir::smelt::DType::bf16},
+                                                {"i8", mlir::smelt::DType::i8}}))
+        ->type_name("f32|bf16|i8");
     app.add_option("--kv-dtype", kv_cache,
                    "Type in which keys and values are cached (default: f32 on CPUs, bf16 on GPUs)")
         ->transform(choice<mlir::smelt::DType>(
@@ -198,7 +202,8 @@ private:
     }
     options.kv_cache = kv_cache.value_or(mlir::smelt::DType::f32);
     if (!options.devices.empty() && options.weights != mlir::smelt::DType::bf16) {
-      usage("GPU targets read bf16 weights; other types of --weights-dtype are for --target cpu alone");
+      usage(fmt::format("--weights-dtype {} is for --target cpu alone; GPU targets read bf16 weights",
+                        mlir::smelt::stringifyDType(options.weights).str()));
     }
   }
 

@@ -51,8 +51,8 @@ private:
   }
 
   void declareQuantize(CLI::App &app) {
-    quantize = app.add_subcommand("quantize",
-                                  "Make 8-bit weights of f32 or bf16 ones (which compile does not read yet)");
+    quantize =
+        app.add_subcommand("quantize", "Make 8-bit weights, for models compiled with --weights-dtype i8");
     quantize->add_option("IN", quantizing.inputs, "safetensors files, an index of shards, or a folder")
         ->type_name("FILE")
         ->required();

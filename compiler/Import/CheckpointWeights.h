@@ -15,6 +15,12 @@ public:
                                           std::string &error) override;
 
 private:
+  // Null, with the reason, unless the file has a tensor of this name, shape and type.
+  const TensorView *find(const std::string &name, const std::vector<int64_t> &shape, const char *dtype,
+                         std::string &error) const;
+  bool applyScales(const std::string &name, const std::vector<int64_t> &shape, std::vector<double> &values,
+                   std::string &error) const;
+
   Checkpoint checkpoint;
 };
 

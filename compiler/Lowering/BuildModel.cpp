@@ -18,8 +18,11 @@ std::string weightSymbol(int64_t segment, const char *role) {
 }
 
 static void declareWeights(ImplicitLocOpBuilder &builder, const spec::ModelSpec &model, DType dtype) {
-  Type element = dtype == DType::bf16 ? Type(builder.getBF16Type()) : Type(builder.getF32Type());
   for (const spec::WeightDecl &decl : spec::weightTable(model)) {
+    Type element = dtype == DType::f32 ? Type(builder.getF32Type()) : Type(builder.getBF16Type());
+    if (dtype == DType::i8 && spec::isQuantized(decl.role)) {
+      element = builder.getI8Type();
+    }
     auto type = TypeAttr::get(RankedTensorType::get(decl.shape, element));
     int64_t end = decl.layers ? decl.first_layer + decl.layers : 0;
     WeightOp::create(builder, weightSymbol(decl.segment, spec::weightRoleName(decl.role)), type, decl.name,

@@ -12,8 +12,9 @@
 namespace smelt::lowering {
 
 // The tensor-level module of a valid spec: one smelt.model whose weights are those of spec::weightTable, all
-// of element type `weights` (f32 or bf16), and whose segments stay loops. The model carries the spec's text
-// and budgets. CPUs keep keys and values as `kv_cache` (f32 or bf16). Loads the dialect into the context.
+// of element type `weights` (f32 or bf16; with i8 those that spec::isQuantized names, and bf16 for the rest),
+// and whose segments stay loops. The model carries the spec's text and budgets. CPUs keep keys and values as
+// `kv_cache` (f32 or bf16). Loads the dialect into the context.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(mlir::MLIRContext &context, const spec::ModelSpec &spec,
                                              mlir::smelt::DType weights,
                                              mlir::smelt::DType kv_cache = mlir::smelt::DType::f32);

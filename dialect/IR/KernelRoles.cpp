@@ -16,6 +16,8 @@ RoleParameter flag(const char *name, const char *absent, const char *present) {
 // How the keys and values lie in their slots: KvLayout.
 RoleParameter kvLayout() { return {"kv", 0, 2, "", {"", "kvrows", "kvbf16"}, /*optional=*/true}; }
 RoleParameter weightType() { return {"dtype", 0, 1, "", {"f32", "bf16"}}; }
+// The same for roles that multiply with matrices, which may have 8 bits.
+RoleParameter matrixType() { return {"dtype", 0, 2, "", {"f32", "bf16", "i8"}}; }
 // How the matrices that a kernel reads lie in memory: WeightLayout.
 RoleParameter matrixLayout() { return {"layout", 0, 1, "", {"", "panel16"}, /*optional=*/true}; }
 
@@ -128,7 +130,7 @@ void normLinear(const RoleValues &p, SignatureBuilder &b) {
   const char *biases[] = {"bias0", "bias1", "bias2"};
   b.in("x", p["in"]);
   if (p["norm"]) {
-    b.weight("norm_weight", p.dtype(), p["in"]);
+    b.weight("norm_weight", p.vectorType(), p["in"]);
   }
   if (p["gather"]) {
     b.buffer("rows", KernelAccess::read, DType::i32, perRow(I32_BYTES));
@@ -140,7 +142,7 @@ void normLinear(const RoleValues &p, SignatureBuilder &b) {
     b.matrix(weights[i], p, widths[i], p["in"]);
   }
   for (int64_t i = 0; p["bias"] && i < p["outs"]; ++i) {
-    b.weight(biases[i], p.dtype(), widths[i]);
+    b.weight(biases[i], p.vectorType(), widths[i]);
   }
   b.buffer("out", KernelAccess::write, DType::f32,
            p["gather"] ? perRow(F32_BYTES * out) : perToken(F32_BYTES * out));
@@ -259,7 +261,7 @@ void combineResidual(const RoleValues &p, SignatureBuilder &b) {
 void gateUp(const RoleValues &p, SignatureBuilder &b) {
   b.in("x", p["in"]);
   if (p["norm"]) {
-    b.weight("norm_weight", p.dtype(), p["in"]);
+    b.weight("norm_weight", p.vectorType(), p["in"]);
   }
   b.matrix("gate", p, p["out"], p["in"]);
   b.matrix("up", p, p["out"], p["in"]);
@@ -274,7 +276,7 @@ void gateUp(const RoleValues &p, SignatureBuilder &b) {
 void normQkvRope(const RoleValues &p, SignatureBuilder &b) {
   int64_t query = p["query_heads"] * p["head_dim"], kv = p["kv_heads"] * p["head_dim"];
   b.in("x", p["in"]);
-  b.weight("norm_weight", p.dtype(), p["in"]);
+  b.weight("norm_weight", p.vectorType(), p["in"]);
   b.matrix("wq", p, query, p["in"]);
   b.matrix("wk", p, kv, p["in"]);
   b.matrix("wv", p, kv, p["in"]);
@@ -301,7 +303,7 @@ void normQkvRope(const RoleValues &p, SignatureBuilder &b) {
 
 void normRoute(const RoleValues &p, SignatureBuilder &b) {
   b.in("x", p["in"]);
-  b.weight("norm_weight", p.dtype(), p["in"]);
+  b.weight("norm_weight", p.vectorType(), p["in"]);
   b.matrix("weight", p, p["experts"], p["in"]);
   b.out("x_norm", p["in"]);
   b.buffer("indices", KernelAccess::write, DType::i32, perToken(I32_BYTES * p["top_k"]));
@@ -342,7 +344,7 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
                                                               dimension("expert_hidden", "f"),
                                                               dimension("experts", "e"),
                                                               dimension("top_k", "k"),
-                                                              weightType(),
+                                                              matrixType(),
                                                               matrixLayout()};
   static const std::vector<Role> table = {
       {"embed",
@@ -359,7 +361,7 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
         flag("emit_norm", "", "emit"),
         flag("gather", "", "rows"),
         flag("bias", "", "bias"),
-        weightType(),
+        matrixType(),
         matrixLayout()},
        checkNormLinear,
        normLinear},
@@ -377,7 +379,7 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
        checkHeads,
        attention},
       {"linear_residual",
-       {dimension("in", "i"), dimension("out", "o"), weightType(), matrixLayout()},
+       {dimension("in", "i"), dimension("out", "o"), matrixType(), matrixLayout()},
        fine,
        linearResidual},
       {"route",
@@ -395,7 +397,7 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
        checkTopK,
        combineResidual},
       {"gate_up",
-       {dimension("in", "i"), dimension("out", "o"), flag("norm", "raw", ""), weightType(), matrixLayout()},
+       {dimension("in", "i"), dimension("out", "o"), flag("norm", "raw", ""), matrixType(), matrixLayout()},
        fine,
        gateUp},
       {"norm_qkv_rope",

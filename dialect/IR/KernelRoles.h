@@ -28,7 +28,13 @@ public:
     auto value = params.getAs<IntegerAttr>(name);
     return value ? value.getInt() : 0;
   }
-  DType dtype() const { return static_cast<DType>((*this)["dtype"]); }
+  // Of the matrices.
+  DType dtype() const {
+    constexpr DType types[] = {DType::f32, DType::bf16, DType::i8};
+    return types[(*this)["dtype"]];
+  }
+  // Of vectors beside them: norms and biases, which i8 models keep in bf16.
+  DType vectorType() const { return dtype() == DType::i8 ? DType::bf16 : dtype(); }
   WeightLayout layout() const { return static_cast<WeightLayout>((*this)["layout"]); }
 
 private:

@@ -33,6 +33,10 @@ std::string checkParameters(const Role &role, DictionaryAttr params) {
                          ".." + std::to_string(parameter.max));
     }
   }
+  if (problems.empty() && RoleValues(params).dtype() == DType::i8 &&
+      RoleValues(params).layout() != WeightLayout::panel16) {
+    problems.push_back("dtype = 2 (i8) needs layout = 1 (panel16)");
+  }
   for (NamedAttribute named : params) {
     StringRef name = named.getName();
     if (llvm::none_of(role.parameters,
@@ -114,17 +118,26 @@ ByteSize mlir::smelt::attentionPartialsSize(int64_t queryHeads, int64_t headDim)
   return {.per_position = fewestTokens * perPosition, .per_kv_position = perPosition};
 }
 
+DType mlir::smelt::weightDType(WeightOp weight) {
+  Type element = weight.getType().getElementType();
+  return element.isInteger(8) ? DType::i8 : element.isBF16() ? DType::bf16 : DType::f32;
+}
+
 int64_t mlir::smelt::weightBytes(WeightLayout layout, DType dtype, ArrayRef<int64_t> shape) {
-  int64_t bytes = dtype == DType::bf16 ? 2 : 4;
+  int64_t bytes = dtype == DType::i8 ? 1 : dtype == DType::bf16 ? 2 : 4;
   if (layout == WeightLayout::row_major) {
     for (int64_t size : shape) {
       bytes *= size;
     }
-    return bytes;
+    // A bf16 scale for 32 codes of a row.
+    return dtype == DType::i8 ? bytes + 2 * shape[0] * llvm::divideCeil(shape[1], 32) : bytes;
   }
-  // Panels of 16 rows; bf16 in pairs of columns.
-  int64_t columnStep = dtype == DType::bf16 ? 2 : 1;
-  return bytes * llvm::alignTo(shape[0], 16) * llvm::alignTo(shape[1], columnStep);
+  // Panels of 16 rows, each of lines of 16 words of 4 bytes; with i8 a line of scales for every 16 of codes.
+  int64_t lines = llvm::divideCeil(shape[1] * bytes, 4);
+  if (dtype == DType::i8) {
+    lines += llvm::divideCeil(lines, 16);
+  }
+  return llvm::divideCeil(shape[0], 16) * lines * 64;
 }
 
 bool ByteSize::covers(const ByteSize &other) const {

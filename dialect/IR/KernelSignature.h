@@ -41,7 +41,8 @@ ByteSize kvSlotSize(KvLayout layout, int64_t kvHeads, int64_t headDim);
 // one chunk needs none, so with C > 512 twice C / 512 chunks are enough.
 ByteSize attentionPartialsSize(int64_t queryHeads, int64_t headDim);
 
-// Bytes of a tensor in a layout, its padding included.
+DType weightDType(WeightOp weight);
+// Bytes of a tensor in a layout, its padding included; of i8 its scales as well.
 int64_t weightBytes(WeightLayout layout, DType dtype, ArrayRef<int64_t> shape);
 
 // One memory argument.

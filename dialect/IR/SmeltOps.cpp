@@ -48,7 +48,8 @@ bool mlir::smelt::isWeightType(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && !tensor.getEncoding() && (tensor.getRank() == 1 || tensor.getRank() == 2) &&
          llvm::all_of(tensor.getShape(), [](int64_t size) { return size > 0; }) &&
-         (tensor.getElementType().isF32() || tensor.getElementType().isBF16());
+         (tensor.getElementType().isF32() || tensor.getElementType().isBF16() ||
+          tensor.getElementType().isSignlessInteger(8));
 }
 
 RankedTensorType mlir::smelt::activationType(MLIRContext *context, int64_t width) {

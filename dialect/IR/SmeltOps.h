@@ -27,7 +27,7 @@ bool isActivation(Type type);
 bool isExpertRows(Type type);
 // The k experts of each token: tensor<?xkxi32>.
 bool isExpertIndices(Type type);
-// One or two known dimensions of f32 or bf16.
+// One or two known dimensions of f32, bf16 or i8.
 bool isWeightType(Type type);
 
 // The size of the last dimension.

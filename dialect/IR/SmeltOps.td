@@ -1,6 +1,6 @@
 //===- SmeltOps.td - the tensor level of the smelt dialect ----------------------------------------------===//
 //
-// Constraint labels (C1, C2, ... of one op, U1..U4 of every use of a weight) are those of docs/dialect.md, of
+// Constraint labels (C1, C2, ... of one op, U1..U5 of every use of a weight) are those of docs/dialect.md, of
 // the verifiers in SmeltOps.cpp and of tests/dialect/IR/invalid. Constraints that the types below or traits
 // state are checked by generated code and carry no label.
 //
@@ -29,7 +29,7 @@ def Smelt_ExpertRows : Smelt_TokenTensor<"isExpertRows", "tensor<?xkxNxf32>">;
 def Smelt_ExpertIndices : Smelt_TokenTensor<"isExpertIndices", "tensor<?xkxi32>">;
 def Smelt_Rows : AnyTypeOf<[Smelt_Activation, Smelt_ExpertRows]>;
 
-def Smelt_WeightType : TypeAttrBase<"::mlir::RankedTensorType", "type tensor<Nxf32>, tensor<NxMxf32>, or of bf16",
+def Smelt_WeightType : TypeAttrBase<"::mlir::RankedTensorType", "type tensor<Nxf32>, tensor<NxMxf32>, or of bf16 or i8",
                                     CPred<"::mlir::smelt::isWeightType($_self)">>;
 
 // A 64-bit integer that is signed in C++, so that the verifiers see negative values as such.
@@ -46,7 +46,7 @@ class Smelt_Op<string mnemonic, list<Trait> traits = []> : Op<Smelt_Dialect, mne
 // A function of its operands and of weights, which do not change during a run.
 class Smelt_PureOp<string mnemonic, list<Trait> traits = []> : Smelt_Op<mnemonic, !listconcat([Pure], traits)>;
 
-// Refers to weights; `verifySymbolUses` checks U1..U4.
+// Refers to weights; `verifySymbolUses` checks U1..U5.
 class Smelt_WeightUser<string mnemonic, list<Trait> traits = []>
     : Smelt_PureOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<SymbolUserOpInterface>], traits)>;
 
@@ -95,7 +95,8 @@ def Smelt_WeightOp : Smelt_Op<"weight", [DeclareOpInterfaceMethods<Symbol, ["get
                                          HasParent<"ModelOp">]> {
   let summary = "a family of tensors in the weights file";
   let description = [{
-    Declares tensors of one shape and element type, stored row-major with the output dimension first: one
+    Declares tensors of one shape and element type, stored row-major with the output dimension first; i8 stands
+    for 8-bit codes and the scales beside them (docs/quantization.md). There is one
     tensor, or one for each of the physical layers a..b-1 (`layers(a to b)`), or one for each expert of each
     layer. In `source`, the tensor's name in the file, `{layer}` and `{expert}` stand for the two numbers.
 
@@ -113,6 +114,7 @@ def Smelt_WeightOp : Smelt_Op<"weight", [DeclareOpInterfaceMethods<Symbol, ["get
     - (C2) experts is not negative, and positive only with layers.
     - (C3) source holds `{layer}` exactly when there are layers, `{expert}` exactly when there are experts.
     - (C4) only matrices have a layout other than row_major.
+    - (C5) only matrices are of i8.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Smelt_WeightType:$type, StrAttr:$source,
                        DefaultValuedAttr<Smelt_Int, "0">:$first_layer, DefaultValuedAttr<Smelt_Int, "0">:$end_layer,

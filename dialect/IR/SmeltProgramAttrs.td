@@ -32,7 +32,8 @@ def Smelt_BufferKind : Smelt_ProgramEnum<"BufferKind", "what a buffer is for and
     I32EnumAttrCase<"logits", 6>, I32EnumAttrCase<"rope_table", 7>]>;
 
 def Smelt_DType : Smelt_ProgramEnum<"DType", "element type of a buffer or a weight", [
-    I32EnumAttrCase<"f32", 0>, I32EnumAttrCase<"bf16", 1>, I32EnumAttrCase<"i32", 2>]>;
+    I32EnumAttrCase<"f32", 0>, I32EnumAttrCase<"bf16", 1>, I32EnumAttrCase<"i32", 2>,
+    I32EnumAttrCase<"i8", 3>]>;
 
 def Smelt_BindingKind : Smelt_ProgramEnum<"BindingKind", "how a kernel argument gets its address", [
     I32EnumAttrCase<"buffer", 0>, I32EnumAttrCase<"state_slot", 1>, I32EnumAttrCase<"weight", 2>,

@@ -244,7 +244,7 @@ private:
 
   LogicalResult verifyWeight(const KernelArgument &argument, BindingAttr binding, WeightOp weight) {
     RankedTensorType type = weight.getType();
-    DType dtype = type.getElementType().isBF16() ? DType::bf16 : DType::f32;
+    DType dtype = weightDType(weight);
     if (dtype != argument.dtype) { // C4
       return error(argument, binding) << "has elements of type " << stringifyDType(dtype)
                                       << " but the kernel takes " << stringifyDType(argument.dtype);

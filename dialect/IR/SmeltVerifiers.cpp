@@ -104,6 +104,10 @@ static LogicalResult verifyWeight(Operation *op, SymbolTableCollection &symbols,
     return op->emitOpError() << "needs a weight of shape " << shapeText(need.shape) << ", but " << need.symbol
                              << " has shape " << shapeText(weight.getType().getShape());
   }
+  bool multiplies = isa<LinearOp, ExpertLinearOp, LmHeadOp>(op);
+  if (weight.getType().getElementType().isInteger(8) && !multiplies) { // U5
+    return op->emitOpError() << "does not read i8 weights, but " << need.symbol << " is one";
+  }
   if (failed(verifyExperts(op, weight, need.indices))) {
     return failure();
   }
@@ -211,6 +215,9 @@ LogicalResult WeightOp::verify() {
   if (getLayout() != WeightLayout::row_major && getType().getRank() != 2) { // C4
     return emitOpError() << "has layout " << stringifyWeightLayout(getLayout())
                          << ", which is for matrices, but the type " << getType();
+  }
+  if (getType().getElementType().isInteger(8) && getType().getRank() != 2) { // C5
+    return emitOpError() << "is of i8, which is for matrices, but has the type " << getType();
   }
   return success();
 }

@@ -227,8 +227,10 @@ private:
   FailureOr<Tensor> read(Operation *op, FlatSymbolRefAttr symbol, int64_t expert = 0) {
     auto weight = symbols.lookup<WeightOp>(symbol.getAttr());
     std::vector<int64_t> shape = weight.getType().getShape().vec();
-    WeightElement element =
-        weight.getType().getElementType().isBF16() ? WeightElement::bf16 : WeightElement::f32;
+    Type type = weight.getType().getElementType();
+    WeightElement element = type.isInteger(8) ? WeightElement::i8
+                            : type.isBF16()   ? WeightElement::bf16
+                                              : WeightElement::f32;
     std::string error, name = weight.tensorName(place.layer, expert);
     std::optional<std::vector<double>> data = source.read(name, shape, element, error);
     if (!data) {

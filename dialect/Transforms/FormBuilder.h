@@ -67,7 +67,8 @@ private:
   // The element type and the layout of the weights, of which this is one.
   void dtype(FlatSymbolRefAttr symbol) {
     WeightOp weight = weightOp(symbol);
-    param("dtype", weight.getType().getElementType().isBF16() ? 1 : 0);
+    DType type = weightDType(weight);
+    param("dtype", type == DType::i8 ? 2 : type == DType::bf16 ? 1 : 0);
     if (weight.getLayout() != WeightLayout::row_major) {
       param("layout", static_cast<int64_t>(weight.getLayout()));
     }

@@ -2,6 +2,7 @@
 
 #include "compiler/Spec/SpecReader.h"
 #include "compiler/Weights/InitWeights.h"
+#include "compiler/Weights/QuantizeWeights.h"
 #include "tests/support/TempFolder.h"
 
 #include <random>
@@ -77,7 +78,18 @@ std::string randomWeights(const spec::ModelSpec &spec, Precision precision, uint
   if (!written.ok()) {
     throw std::runtime_error(written.status().message);
   }
-  return options.path;
+  return precision == Precision::i8 ? quantizedWeights(options.path) : options.path;
+}
+
+std::string quantizedWeights(const std::string &weights) {
+  weights::QuantizeOptions options;
+  options.inputs = {weights};
+  options.output = nextFile("quantized") + ".safetensors";
+  const auto written = weights::quantizeWeights(options);
+  if (!written.ok()) {
+    throw std::runtime_error(written.status().message);
+  }
+  return options.output;
 }
 
 Built build(const spec::ModelSpec &spec, const CompileSettings &settings, uint64_t weights_seed) {

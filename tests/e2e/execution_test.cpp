@@ -8,17 +8,16 @@ using namespace smelt::tests;
 
 namespace {
 
-// Golden cases, and larger models of random weights in both precisions.
+// Golden cases, and larger models of random weights of every type.
 const std::vector<std::pair<std::string, RuntimeModel>> &models() {
   static const std::vector<std::pair<std::string, RuntimeModel>> all = [] {
     std::vector<std::pair<std::string, RuntimeModel>> list;
     for (const std::string name : {"olmoe-looped-layer-order", "glm4-moe-looped", "mixed-attention-looped"}) {
       list.emplace_back(name, goldenModel(name));
     }
-    for (const Precision precision : {Precision::f32, Precision::bf16}) {
-      list.emplace_back(precision == Precision::f32 ? "ragged f32" : "ragged bf16",
-                        build(raggedSpec(), {precision, false}).model());
-    }
+    list.emplace_back("ragged f32", build(raggedSpec(), {Precision::f32, false}).model());
+    list.emplace_back("ragged bf16", build(raggedSpec(), {Precision::bf16, false}).model());
+    list.emplace_back("ragged i8", build(raggedSpec(), {Precision::i8, false}).model());
     const CompileSettings half{.kv_cache = Precision::bf16};
     list.emplace_back("ragged f32, cache of bf16", build(raggedSpec(), half).model());
     return list;

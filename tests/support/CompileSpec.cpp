@@ -76,13 +76,15 @@ codegen::cuda::CompiledTarget compileFor(const std::string &device,
 
 } // namespace
 
+mlir::smelt::DType dtypeOf(Precision precision) {
+  using mlir::smelt::DType;
+  return precision == Precision::f32 ? DType::f32 : precision == Precision::bf16 ? DType::bf16 : DType::i8;
+}
+
 void compileSpec(const spec::ModelSpec &spec, const CompileSettings &settings, const std::string &path) {
   mlir::MLIRContext context;
-  const auto dtype = [](Precision precision) {
-    return precision == Precision::f32 ? mlir::smelt::DType::f32 : mlir::smelt::DType::bf16;
-  };
   const auto module =
-      lowering::buildModel(context, spec, dtype(settings.precision), dtype(settings.kv_cache));
+      lowering::buildModel(context, spec, dtypeOf(settings.precision), dtypeOf(settings.kv_cache));
   std::vector<lowering::DeviceProgram> copies;
   if (!settings.devices.empty()) {
     copies = lowering::copyForCuda(*module);

@@ -2,13 +2,14 @@
 #pragma once
 
 #include "compiler/Spec/ModelSpec.h"
+#include "dialect/IR/SmeltProgramOps.h"
 
 #include <string>
 #include <vector>
 
 namespace smelt::tests {
 
-enum class Precision { f32, bf16 }; // of the weights
+enum class Precision { f32, bf16, i8 }; // of the weights
 
 struct CompileSettings {
   Precision precision = Precision::f32;
@@ -18,6 +19,8 @@ struct CompileSettings {
   std::vector<std::string> devices = {};
   Precision kv_cache = Precision::f32; // of keys and values on CPUs; the interpreter rounds to it, too
 };
+
+mlir::smelt::DType dtypeOf(Precision precision);
 
 // Writes the artifact of a valid spec to `path`. Throws std::runtime_error on failure.
 void compileSpec(const spec::ModelSpec &spec, const CompileSettings &settings, const std::string &path);

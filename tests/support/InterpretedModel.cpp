@@ -24,16 +24,45 @@ public:
 
   std::optional<std::vector<double>> read(const std::string &name, const std::vector<int64_t> &shape,
                                           WeightElement element, std::string &error) override {
-    const auto found = tensors.find(name);
-    const std::string dtype = element == WeightElement::f32 ? "F32" : "BF16";
-    if (found == tensors.end() || found->second.shape != shape || found->second.dtype != dtype) {
-      error = "the file has no such tensor of this shape and type";
+    if (element == WeightElement::i8) {
+      return dequantized(name, shape, error);
+    }
+    const StoredTensor *found = find(name, shape, element == WeightElement::f32 ? "F32" : "BF16", error);
+    if (!found) {
       return std::nullopt;
     }
-    return widened(found->second.bytes, element == WeightElement::f32 ? 4 : 2);
+    return widened(found->bytes, element == WeightElement::f32 ? 4 : 2);
   }
 
 private:
+  const StoredTensor *find(const std::string &name, const std::vector<int64_t> &shape, const char *dtype,
+                           std::string &error) const {
+    const auto found = tensors.find(name);
+    if (found == tensors.end() || found->second.shape != shape || found->second.dtype != dtype) {
+      error = "the file has no such tensor of this shape and type";
+      return nullptr;
+    }
+    return &found->second;
+  }
+
+  // Codes times the scales of their blocks of 32.
+  std::optional<std::vector<double>> dequantized(const std::string &name, const std::vector<int64_t> &shape,
+                                                 std::string &error) const {
+    const int64_t columns = shape.back(), blocks = (columns + 31) / 32;
+    const StoredTensor *codes = find(name, shape, "I8", error);
+    const StoredTensor *factors = find(name + "_scale", {shape.front(), blocks}, "BF16", error);
+    if (!codes || !factors) {
+      return std::nullopt;
+    }
+    const std::vector<double> scales = widened(factors->bytes, 2);
+    std::vector<double> values(codes->bytes.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t row = i / columns, column = i % columns;
+      values[i] = static_cast<int8_t>(codes->bytes[i]) * scales[row * blocks + column / 32];
+    }
+    return values;
+  }
+
   static std::vector<double> widened(const std::string &bytes, size_t size) {
     std::vector<double> values(bytes.size() / size);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -64,12 +93,8 @@ struct InterpretedModel::State {
 InterpretedModel::InterpretedModel(const spec::ModelSpec &spec, const std::string &weights_path,
                                    const CompileSettings &settings)
     : state(std::make_unique<State>(weights_path)) {
-  using mlir::smelt::DType;
-  const auto dtype = [](Precision precision) {
-    return precision == Precision::f32 ? DType::f32 : DType::bf16;
-  };
-  state->module =
-      lowering::buildModel(state->context, spec, dtype(settings.precision), dtype(settings.kv_cache));
+  state->module = lowering::buildModel(state->context, spec, dtypeOf(settings.precision),
+                                       dtypeOf(settings.kv_cache));
   if (settings.unroll_visits) {
     mlir::PassManager manager(&state->context);
     manager.addNestedPass<mlir::smelt::ModelOp>(mlir::smelt::createSmeltUnrollVisits());

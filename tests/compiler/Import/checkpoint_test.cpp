@@ -81,6 +81,32 @@ TEST_CASE("a sound file gives tensors, metadata and its size") {
   CHECK(error == "the file has BF16 [2], but the model needs F32 [2]");
 }
 
+TEST_CASE("8-bit codes are read as their products with the scales of their blocks") {
+  tests::TempFolder folder;
+  std::string codes(2 * 33, '\0');
+  codes[0] = 2;
+  codes[32] = -3;
+  codes[33 + 31] = 127;
+  // [[1.5, -2], [0.5, 1]]
+  const std::string scales("\xc0\x3f\x00\xc0\x00\x3f\x80\x3f", 8);
+  const std::string header = R"({"w":{"dtype":"I8","shape":[2,33],"data_offsets":[0,66]},)"
+                             R"("w_scale":{"dtype":"BF16","shape":[2,2],"data_offsets":[66,74]},)"
+                             R"("x":{"dtype":"I8","shape":[1,1],"data_offsets":[74,75]}})";
+  writeFile(folder, "q.safetensors", safeTensors(header, codes + scales + "1"));
+  auto opened = Checkpoint::open(folder.file("q.safetensors"));
+  REQUIRE(std::holds_alternative<Checkpoint>(opened));
+  CheckpointWeights weights(std::get<Checkpoint>(opened));
+  std::string error;
+  auto values = weights.read("w", {2, 33}, WeightElement::i8, error);
+  REQUIRE(values);
+  CHECK((*values)[0] == 3);
+  CHECK((*values)[1] == 0);
+  CHECK((*values)[32] == 6);
+  CHECK((*values)[33 + 31] == 63.5);
+  CHECK(!weights.read("x", {1, 1}, WeightElement::i8, error));
+  CHECK(error == "its scales: there is no such tensor");
+}
+
 TEST_CASE("a scalar, an empty tensor and a file without tensors are sound") {
   CHECK(problemsOf(safeTensors(R"({"s":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", "1234")) == "");
   CHECK(problemsOf(safeTensors(R"({"e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]}})", "")) == "");

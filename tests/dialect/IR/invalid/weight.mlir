@@ -69,3 +69,11 @@ smelt.model @m vocab_size(4) hidden_size(8) {
   // expected-error @+1 {{'smelt.weight' op has layout panel16, which is for matrices, but the type 'tensor<8xf32>'}}
   smelt.weight @w : tensor<8xf32> from("norm") layout(panel16)
 }
+
+// -----
+
+// C5
+smelt.model @m vocab_size(4) hidden_size(8) {
+  // expected-error @+1 {{'smelt.weight' op is of i8, which is for matrices, but has the type 'tensor<8xi8>'}}
+  smelt.weight @w : tensor<8xi8> from("norm")
+}

@@ -1,4 +1,4 @@
-// U1..U4: what every op checks of the weights it names.
+// U1..U5: what every op checks of the weights it names.
 // RUN: smelt-opt %s -split-input-file -verify-diagnostics
 
 // U1
@@ -162,5 +162,19 @@ smelt.model @m vocab_size(4) hidden_size(4) {
       smelt.yield %n : tensor<?x4xf32>
     }
     smelt.return %y : tensor<?x4xf32>
+  }
+}
+
+// -----
+
+// U5
+smelt.model @m vocab_size(4) hidden_size(8) {
+  smelt.weight @embedding : tensor<4x8xi8> from("e")
+  smelt.forward {
+  ^bb0(%tokens: tensor<?xi32>):
+    // expected-error @+1 {{'smelt.embed' op does not read i8 weights, but @embedding is one}}
+    %x = smelt.embed %tokens, @embedding : tensor<?xi32> -> tensor<?x8xf32>
+    %logits = smelt.lm_head %x, @embedding : tensor<?x8xf32> -> tensor<?x4xf32>
+    smelt.return %logits : tensor<?x4xf32>
   }
 }

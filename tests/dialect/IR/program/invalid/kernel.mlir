@@ -12,7 +12,7 @@ smelt.model @m vocab_size(4) hidden_size(4) {
 // kernel C2: all problems at once
 smelt.model @m vocab_size(4) hidden_size(4) {
   // expected-error @+3 {{'smelt.kernel' op role 'linear_residual' needs the parameter 'in', a 64-bit integer}}
-  // expected-error @+2 {{'smelt.kernel' op parameter 'dtype' is 7, outside 0..1}}
+  // expected-error @+2 {{'smelt.kernel' op parameter 'dtype' is 7, outside 0..2}}
   // expected-error @+1 {{'smelt.kernel' op role 'linear_residual' has no parameter 'width'}}
   smelt.kernel @k role("linear_residual") params({out = 4, dtype = 7, width = 4})
 }
@@ -63,6 +63,16 @@ smelt.model @m vocab_size(4) hidden_size(4) {
 smelt.model @m vocab_size(4) hidden_size(4) {
   // expected-error @+1 {{'smelt.kernel' op emit_norm = 1 and gather = 1 exclude each other}}
   smelt.kernel @f role("norm_linear") params({in = 4, outs = 1, out0 = 4, out1 = 0, out2 = 0, norm = 1, emit_norm = 1, gather = 1, bias = 0, dtype = 0})
+}
+
+// -----
+
+// kernel C2: 8-bit matrices are read from panels alone, and tables of embeddings are not of 8 bits
+smelt.model @m vocab_size(4) hidden_size(4) {
+  // expected-error @+1 {{'smelt.kernel' op dtype = 2 (i8) needs layout = 1 (panel16)}}
+  smelt.kernel @g role("linear_residual") params({in = 4, out = 4, dtype = 2})
+  // expected-error @+1 {{'smelt.kernel' op parameter 'dtype' is 2, outside 0..1}}
+  smelt.kernel @h role("embed") params({hidden = 4, vocab = 4, dtype = 2})
 }
 
 // -----
