@@ -30,6 +30,9 @@ for variable in ("HOME", "TMPDIR", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
 chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if chromium:
     config.available_features.add("chromium")
+# Where smeltc finds it: a GPU's assembler needs no GPU.
+if shutil.which("ptxas") or os.access("/usr/local/cuda/bin/ptxas", os.X_OK):
+    config.available_features.add("ptxas")
 config.substitutions.append(("%chromium", chromium or "chromium"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%specs", os.path.join(config.smelt_source_dir, "specs")))

@@ -155,8 +155,10 @@ std::vector<KernelWork> kernelWork(mlir::ModuleOp module) {
     kernel.flops = signature.flops_per_row * signature.rows_per_token;
     for (const ir::KernelArgument &argument : signature.arguments) {
       bool chosen = argument.kind == ir::BindingKind::weight_table;
-      kernel.bytes += argument.size.bytes * (chosen ? signature.rows_per_token : 1) +
-                      argument.size.per_token + argument.size.per_logit_row;
+      bool row = op.getRole() == "embed" && argument.kind == ir::BindingKind::weight; // of the table, one
+      kernel.bytes +=
+          argument.size.bytes * (chosen ? signature.rows_per_token : 1) / (row ? op.getParam("vocab") : 1) +
+          argument.size.per_token + argument.size.per_logit_row;
     }
   }
   return work;

@@ -27,11 +27,13 @@ static constexpr Phase planMemory = {"plan-memory", "assign buffers by lifetime"
                                      addToModel<mlir::smelt::createSmeltPlanMemory>};
 static constexpr Phase toKernels = {"to-kernels", "make kernels and the step program",
                                     addToModel<mlir::smelt::createSmeltToKernels>};
+static constexpr Phase addSampling = {"add-sampling", "choose tokens at the end of a step",
+                                      addToModel<mlir::smelt::createSmeltAddSampling>};
 
 llvm::ArrayRef<Phase> phases(ProgramKind kind) {
   static const Phase packed[] = {canonicalize, fuse, chooseLayouts, planMemory, toKernels};
-  static const Phase merged[] = {canonicalize, fuse, mergeShortStep, planMemory, toKernels};
-  static const Phase plain[] = {canonicalize, fuse, planMemory, toKernels};
+  static const Phase merged[] = {canonicalize, fuse, mergeShortStep, planMemory, toKernels, addSampling};
+  static const Phase plain[] = {canonicalize, fuse, planMemory, toKernels, addSampling};
   switch (kind) {
   case ProgramKind::cpu:
     return packed;

@@ -1,5 +1,7 @@
 #include "dialect/IR/KernelRoles.h"
 
+#include "runtime/include/smelt/artifact.h"
+
 using namespace mlir;
 using namespace mlir::smelt;
 
@@ -337,6 +339,15 @@ void expertsDownResidual(const RoleValues &p, SignatureBuilder &b) {
   b.flops(2 * elements, p["top_k"]);
 }
 
+void sample(const RoleValues &p, SignatureBuilder &b) {
+  b.buffer("logits", KernelAccess::read, DType::f32, perRow(F32_BYTES * p["vocab"]));
+  b.buffer("draws", KernelAccess::read_write, DType::i32, perRow(sizeof(smelt_draw)));
+  b.buffer("token_ids", KernelAccess::read_write, DType::i32, perToken(I32_BYTES));
+  b.buffer("positions", KernelAccess::read_write, DType::i32, perToken(I32_BYTES));
+  b.buffer("sampled", KernelAccess::write, DType::i32, perRow(I32_BYTES));
+  b.constant("rows", ConstantKind::logit_row_count);
+}
+
 } // namespace
 
 const std::vector<Role> &mlir::smelt::kernelRoles() {
@@ -418,6 +429,8 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
        normRoute},
       {"experts_gate_up_direct", expertParameters, checkTopK, expertsGateUpDirect},
       {"experts_down_residual", expertParameters, checkTopK, expertsDownResidual},
+      {"argmax", {dimension("vocab", "v")}, fine, sample},
+      {"sample", {dimension("vocab", "v")}, fine, sample},
   };
   return table;
 }

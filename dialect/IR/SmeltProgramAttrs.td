@@ -29,7 +29,8 @@ def Smelt_Count : TypedSignlessIntegerAttrBase<I64, "int64_t", "64-bit signless 
 def Smelt_BufferKind : Smelt_ProgramEnum<"BufferKind", "what a buffer is for and who fills it", [
     I32EnumAttrCase<"workspace", 0>, I32EnumAttrCase<"state", 1>, I32EnumAttrCase<"token_ids", 2>,
     I32EnumAttrCase<"positions", 3>, I32EnumAttrCase<"sequence_ids", 4>, I32EnumAttrCase<"logit_rows", 5>,
-    I32EnumAttrCase<"logits", 6>, I32EnumAttrCase<"rope_table", 7>]>;
+    I32EnumAttrCase<"logits", 6>, I32EnumAttrCase<"rope_table", 7>, I32EnumAttrCase<"draws", 8>,
+    I32EnumAttrCase<"sampled", 9>]>;
 
 def Smelt_DType : Smelt_ProgramEnum<"DType", "element type of a buffer or a weight", [
     I32EnumAttrCase<"f32", 0>, I32EnumAttrCase<"bf16", 1>, I32EnumAttrCase<"i32", 2>,

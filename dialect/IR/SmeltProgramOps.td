@@ -54,10 +54,10 @@ def Smelt_BufferOp : Smelt_ProgramLevelOp<"buffer", [Symbol]> {
     - (C2) `slots` is given for state buffers only and is at least 1.
     - (C3) `rope` is given for rope tables and only for them; its dim is even and positive, its theta positive,
       and the size is 4 * dim bytes per position.
-    - (C4) the element type fits the kind: i32 for token ids, positions, sequence ids and logit rows, f32 for
+    - (C4) the element type fits the kind: i32 for token ids, positions, sequence ids, logit rows, draws and sampled, f32 for
       logits and rope tables, f32 or bf16 for state, f32 or i32 for workspace.
-    - (C5) a model has at most one buffer of each of the kinds token_ids, positions, sequence_ids, logit_rows and
-      logits.
+    - (C5) a model has at most one buffer of each of the kinds token_ids, positions, sequence_ids, logit_rows,
+      logits, draws and sampled.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Smelt_BufferKind:$kind, Smelt_DType:$dtype,
                        Smelt_SizeAttr:$size, OptionalAttr<Smelt_Count>:$slots, OptionalAttr<Smelt_RopeAttr>:$rope);
@@ -138,7 +138,8 @@ def Smelt_CallOp : Smelt_ProgramLevelOp<"call", [HasParent<"BlockOp">, DeclareOp
     - (C5) a weight that belongs to layers is bound only in a block whose layers all have it; a weight_table has
       as many experts as the kernel.
     - (C6) state_slot is used only in a block with layers, and the buffer has slot_base + layers * visits slots.
-    - (C7) the kernel writes only workspace, state and logits, and nothing it writes is bound twice, except that
+    - (C7) the kernel writes only workspace, state, logits and sampled (`argmax` and `sample` also token_ids, positions
+      and draws, those of the next step), and nothing it writes is bound twice, except that
       `x_out` may be `x_in`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee, TypedArrayAttrBase<Smelt_BindingAttr, "bindings">:$bindings,

@@ -36,7 +36,7 @@ LogicalResult KernelOp::verify() {
 
 static bool isInput(BufferKind kind) {
   return kind == BufferKind::token_ids || kind == BufferKind::positions || kind == BufferKind::sequence_ids ||
-         kind == BufferKind::logit_rows;
+         kind == BufferKind::logit_rows || kind == BufferKind::draws;
 }
 
 static LogicalResult verifyRope(BufferOp buffer) {
@@ -83,7 +83,7 @@ LogicalResult BufferOp::verify() {
   if (failed(verifyRope(*this))) { // C3
     return failure();
   }
-  bool wantsInt = isInput(getKind()), isInt = getDtype() == DType::i32;
+  bool wantsInt = isInput(getKind()) || getKind() == BufferKind::sampled, isInt = getDtype() == DType::i32;
   bool isBf16 = getDtype() == DType::bf16;
   bool fits = getKind() == BufferKind::workspace ? !isBf16
               : getKind() == BufferKind::state   ? !isInt
@@ -92,7 +92,7 @@ LogicalResult BufferOp::verify() {
     return emitOpError("of kind ") << stringifyBufferKind(getKind()) << " cannot have elements of type "
                                    << stringifyDType(getDtype());
   }
-  if (isInput(getKind()) || getKind() == BufferKind::logits) { // C5
+  if (isInput(getKind()) || getKind() == BufferKind::logits || getKind() == BufferKind::sampled) { // C5
     for (BufferOp other : siblings<BufferOp>(*this)) {
       if (other != *this && other.getKind() == getKind() && other->isBeforeInBlock(*this)) {
         return emitOpError("is a second buffer of kind ")
@@ -233,8 +233,10 @@ private:
                << (block.getLayers() ? std::to_string(needed) : "none: it has no layers");
       }
     }
+    bool samples = kernel.getRole() == "argmax" || kernel.getRole() == "sample";
     bool writable = buffer.getKind() == BufferKind::workspace || buffer.getKind() == BufferKind::state ||
-                    buffer.getKind() == BufferKind::logits;
+                    buffer.getKind() == BufferKind::logits || buffer.getKind() == BufferKind::sampled ||
+                    (samples && isInput(buffer.getKind()));
     if (argument.access != KernelAccess::read && !writable) { // C7
       return error(argument, binding)
              << "is written by the kernel but is of kind " << stringifyBufferKind(buffer.getKind());

@@ -110,4 +110,18 @@ def SmeltToKernels : Pass<"smelt-to-kernels", "::mlir::smelt::ModelOp"> {
   }];
 }
 
+def SmeltAddSampling : Pass<"smelt-add-sampling", "::mlir::smelt::ModelOp"> {
+  let summary = "end the step program by choosing tokens";
+  let description = [{
+    Appends calls of the kernels `argmax` and `sample` to a program that leaves logits, with the buffers `draws`,
+    how each row's token is chosen, and `sampled`, where it goes. The runtime launches one of them, or none when the
+    caller wants the logits themselves. They can also prepare the next step's token ids and positions, so that a
+    device goes from step to step on its own.
+
+    For devices; on a CPU the runtime chooses tokens itself, by the same rule.
+
+    Example: tests/dialect/Transforms/smelt-add-sampling/doctest.mlir
+  }];
+}
+
 #endif // SMELT_TRANSFORMS_PASSES

@@ -139,6 +139,10 @@ void verifyInterfaceBuffer(uint32_t vocabSize, const Buffer &buffer, const auto 
     return want(DType::i32, "i32", Size(0, 0, 4, 0, 0));
   case BufferKind::logits:
     return want(DType::f32, "f32", Size(0, 0, uint64_t(4) * vocabSize, 0, 0));
+  case BufferKind::draws:
+    return want(DType::i32, "i32", Size(0, 0, sizeof(smelt_draw), 0, 0));
+  case BufferKind::sampled:
+    return want(DType::i32, "i32", Size(0, 0, 4, 0, 0));
   case BufferKind::rope_table:
     if (buffer.rope_dim() == 0 || buffer.rope_dim() % 2 || buffer.rope_dim() > 1 << 16) {
       report(fmt::format("has rope_dim {}, which must be even and in 2..65536", buffer.rope_dim()));
@@ -191,6 +195,8 @@ void verifyBuffers(const ProgramTables &tables, const std::string &where, Proble
   count(BufferKind::sequence_ids, 0);
   count(BufferKind::logit_rows, 0);
   count(BufferKind::logits, 1);
+  count(BufferKind::draws, 0);
+  count(BufferKind::sampled, 0);
 }
 
 void verifyKernels(const ProgramTables &tables, const std::string &where, ProblemList &problems) {

@@ -130,6 +130,18 @@ smelt_status smelt_session_forward(smelt_session *session, const smelt_step *ste
   return report(guard([&] { return session->session->forward(*step, logits); }), error);
 }
 
+smelt_status smelt_session_sample(smelt_session *session, const smelt_step *step,
+                                  const smelt_sampling *sampling, const uint64_t *streams, uint64_t draw_step,
+                                  int32_t *tokens, char **error) {
+  return report(guard([&] { return session->session->sample(*step, *sampling, streams, draw_step, tokens); }),
+                error);
+}
+
+smelt_status smelt_session_generate(smelt_session *session, const smelt_generation *generation,
+                                    char **error) {
+  return report(guard([&] { return session->session->generate(*generation); }), error);
+}
+
 uint32_t smelt_session_length(const smelt_session *session, uint32_t sequence) {
   return session->session->length(sequence);
 }

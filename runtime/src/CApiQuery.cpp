@@ -41,7 +41,9 @@ void smelt_session_options_init(smelt_session_options *options) {
   options->min_shared_nanoseconds = 1500;
 }
 
-void smelt_sampling_init(smelt_sampling *sampling) { *sampling = {.temperature = 0, .top_p = 1, .seed = 0}; }
+void smelt_sampling_init(smelt_sampling *sampling) {
+  *sampling = {.temperature = 0, .top_p = 1, .seed = 0, .top_k = 0};
+}
 
 void smelt_artifact_get_info(const smelt_artifact *artifact, smelt_artifact_info *info) {
   const Artifact &opened = *artifact->artifact;
@@ -147,7 +149,8 @@ bool smelt_artifact_get_device(const smelt_artifact *artifact, uint32_t index, s
   info->program_count = target.programs()->size();
   const smelt::artifact::DeviceProgram &program = *target.programs()->Get(0);
   forEachCall(ProgramTables(manifest, program), [&](const CallPlace &place) {
-    info->launches_per_step += program.device_kernels()->Get(place.kernel)->stages()->size();
+    bool draws = drawsTokens(*program.kernels()->Get(place.kernel)); // not beside argmax
+    info->launches_per_step += draws ? 0 : program.device_kernels()->Get(place.kernel)->stages()->size();
   });
   return true;
 }

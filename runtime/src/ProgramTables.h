@@ -62,6 +62,15 @@ template <typename Use> void forEachCall(const ProgramTables &program, Use use) 
   }
 }
 
+// Whether a kernel chooses a token for each row of logits, as smelt_draw says: the largest logit, or a draw.
+inline bool choosesLargest(const artifact::Kernel &kernel) {
+  return kernel.role()->string_view() == "argmax";
+}
+inline bool drawsTokens(const artifact::Kernel &kernel) { return kernel.role()->string_view() == "sample"; }
+inline bool choosesTokens(const artifact::Kernel &kernel) {
+  return choosesLargest(kernel) || drawsTokens(kernel);
+}
+
 // The index of a weight's tensors at a physical layer: layers count from the weight's first one.
 inline uint32_t weightLayer(const artifact::Weight &weight, int32_t layer) {
   return weight.layers() ? uint32_t(layer) - weight.first_layer() : 0;
@@ -87,6 +96,12 @@ struct StepInterface {
       case artifact::BufferKind::logits:
         logits = int(i);
         break;
+      case artifact::BufferKind::draws:
+        draws = int(i);
+        break;
+      case artifact::BufferKind::sampled:
+        sampled = int(i);
+        break;
       case artifact::BufferKind::workspace:
       case artifact::BufferKind::state:
       case artifact::BufferKind::rope_table:
@@ -94,7 +109,7 @@ struct StepInterface {
       }
     }
   }
-  int tokenIds = -1, positions = -1, sequenceIds = -1, logitRows = -1, logits = -1;
+  int tokenIds = -1, positions = -1, sequenceIds = -1, logitRows = -1, logits = -1, draws = -1, sampled = -1;
 };
 
 // What a probe is told about binding `index` of a call in a step of this extent, apart from the data; nullopt

@@ -10,8 +10,20 @@ using namespace artifact;
 
 namespace {
 
-bool isWritable(BufferKind kind) {
-  return kind == BufferKind::workspace || kind == BufferKind::state || kind == BufferKind::logits;
+bool isWritable(BufferKind kind, const Kernel &kernel) {
+  switch (kind) {
+  case BufferKind::workspace:
+  case BufferKind::state:
+  case BufferKind::logits:
+  case BufferKind::sampled:
+    return true;
+  case BufferKind::token_ids:
+  case BufferKind::positions:
+  case BufferKind::draws: // of the next step
+    return choosesTokens(kernel);
+  default:
+    return false;
+  }
 }
 
 class ProgramVerifier {
@@ -87,18 +99,19 @@ private:
     willBeWritten.clear();
     for (uint32_t i = 0; i < call.bindings()->size(); ++i) {
       subject = fmt::format("binding {} of kernel '{}'", i, name);
-      verifyBinding(block, *call.bindings()->Get(i), *kernel.bindings()->Get(i));
+      verifyBinding(block, kernel, *call.bindings()->Get(i), *kernel.bindings()->Get(i));
     }
     for (uint32_t index : willBeWritten) {
       written[index] = true;
     }
   }
 
-  void verifyBinding(const Block &block, const Binding &binding, const KernelBinding &use) {
+  void verifyBinding(const Block &block, const Kernel &kernel, const Binding &binding,
+                     const KernelBinding &use) {
     switch (binding.kind()) {
     case BindingKind::buffer:
     case BindingKind::state_slot:
-      return verifyBufferBinding(block, binding, use);
+      return verifyBufferBinding(block, kernel, binding, use);
     case BindingKind::weight:
     case BindingKind::weight_table:
       return verifyWeightBinding(block, binding, use);
@@ -106,7 +119,8 @@ private:
     report(fmt::format("{} has kind {}, which this runtime does not know", subject, int(binding.kind())));
   }
 
-  void verifyBufferBinding(const Block &block, const Binding &binding, const KernelBinding &use) {
+  void verifyBufferBinding(const Block &block, const Kernel &kernel, const Binding &binding,
+                           const KernelBinding &use) {
     if (binding.index() >= tables.buffers.size()) {
       return report(fmt::format("{} is buffer {} of {}", subject, binding.index(), tables.buffers.size()));
     }
@@ -118,12 +132,13 @@ private:
                         ? fmt::format("{} is a state slot of buffer '{}', which is not state", subject, name)
                         : fmt::format("{} is all of state buffer '{}'; kernels see one slot", subject, name));
     }
-    if (use.access() != Access::read && !isWritable(buffer.kind())) {
+    if (use.access() != Access::read && !isWritable(buffer.kind(), kernel)) {
       report(fmt::format("{} writes buffer '{}', which is {}", subject, name,
                          EnumNameBufferKind(buffer.kind())));
     }
     if (use.access() != Access::write && !written[binding.index()] &&
-        (buffer.kind() == BufferKind::workspace || buffer.kind() == BufferKind::logits)) {
+        (buffer.kind() == BufferKind::workspace || buffer.kind() == BufferKind::logits ||
+         buffer.kind() == BufferKind::sampled)) {
       report(fmt::format("{} reads buffer '{}', which nothing has written yet", subject, name));
     }
     if (use.access() != Access::read) {

@@ -27,7 +27,7 @@ struct Fixture {
                : status;
   }
   GraphExec find(const Extent &step) {
-    auto graph = graphs.find(step, [&] { return enqueue(); });
+    auto graph = graphs.find(step, 0, [&] { return enqueue(); });
     REQUIRE(graph.ok());
     return *graph;
   }
@@ -60,7 +60,7 @@ TEST_CASE_METHOD(Fixture, "A step is captured when it comes a second time and re
 TEST_CASE_METHOD(Fixture, "A step that cannot be captured fails and leaves the stream usable") {
   Extent step{1, 1, 1, 16};
   CHECK(find(step) == nullptr);
-  auto failed = graphs.find(step, [&] { return fail(SMELT_internal, "no"); });
+  auto failed = graphs.find(step, 0, [&] { return fail(SMELT_internal, "no"); });
   REQUIRE(!failed.ok());
   CHECK(failed.status().message == "no");
   CHECK(find(step) != nullptr);

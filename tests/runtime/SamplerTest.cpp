@@ -41,24 +41,24 @@ TEST_CASE("The exponential is accurate") {
 }
 
 TEST_CASE("Temperature 0 takes the largest logit, ties to the lower index") {
-  CHECK(draw({.temperature = 0, .top_p = 1, .seed = 9}, 3, 7) == 1);
+  CHECK(draw({.temperature = 0, .top_p = 1, .seed = 9, .top_k = 0}, 3, 7) == 1);
 }
 
 TEST_CASE("Draws are fixed by seed, stream and step") {
   std::vector<int32_t> drawn;
   for (uint64_t step = 0; step < 16; ++step) {
-    drawn.push_back(draw({.temperature = 1, .top_p = 1, .seed = 42}, 0, step));
+    drawn.push_back(draw({.temperature = 1, .top_p = 1, .seed = 42, .top_k = 0}, 0, step));
   }
-  CHECK(drawn == std::vector<int32_t>{3, 4, 5, 3, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1, 1, 3});
-  CHECK(uniform(42, 0, 0) != uniform(42, 1, 0));
-  CHECK(uniform(42, 0, 0) != uniform(43, 0, 0));
+  CHECK(drawn == std::vector<int32_t>{3, 5, 3, 3, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1, 1, 3});
+  CHECK(randomBits(42, 0, 0) != randomBits(42, 1, 0));
+  CHECK(randomBits(42, 0, 0) != randomBits(43, 0, 0));
 }
 
 TEST_CASE("Draws follow the probabilities") {
   std::map<int32_t, int> counts;
   constexpr int draws = 20000;
   for (int step = 0; step < draws; ++step) {
-    ++counts[draw({.temperature = 2, .top_p = 1, .seed = 1}, 5, uint64_t(step))];
+    ++counts[draw({.temperature = 2, .top_p = 1, .seed = 1, .top_k = 0}, 5, uint64_t(step))];
   }
   double total = 0;
   for (float logit : logits) {
@@ -73,7 +73,7 @@ TEST_CASE("top_p keeps the smallest set of most likely tokens") {
   auto support = [](double top_p) {
     std::map<int32_t, int> counts;
     for (uint64_t step = 0; step < 500; ++step) {
-      ++counts[draw({.temperature = 1, .top_p = top_p, .seed = 1}, 0, step)];
+      ++counts[draw({.temperature = 1, .top_p = top_p, .seed = 1, .top_k = 0}, 0, step)];
     }
     std::vector<int32_t> tokens;
     for (const auto &[token, count] : counts) {
@@ -87,6 +87,40 @@ TEST_CASE("top_p keeps the smallest set of most likely tokens") {
   CHECK(support(0.8) == std::vector<int32_t>{1, 3, 5});
 }
 
+TEST_CASE("top_k keeps the most likely tokens, of equals the first") {
+  auto support = [](uint32_t top_k, double top_p) {
+    std::map<int32_t, int> counts;
+    for (uint64_t step = 0; step < 500; ++step) {
+      ++counts[draw({.temperature = 1, .top_p = top_p, .seed = 2, .top_k = top_k}, 0, step)];
+    }
+    std::vector<int32_t> tokens;
+    for (const auto &[token, count] : counts) {
+      tokens.push_back(token);
+    }
+    return tokens;
+  };
+  CHECK(support(1, 1) == std::vector<int32_t>{1});
+  CHECK(support(2, 1) == std::vector<int32_t>{1, 3});
+  CHECK(support(3, 1) == std::vector<int32_t>{1, 3, 5});
+  // Of the three that are left, 0.423 of 1 and of 3 and 0.155 of 5.
+  CHECK(support(3, 0.84) == std::vector<int32_t>{1, 3});
+  CHECK(support(3, 0.85) == std::vector<int32_t>{1, 3, 5});
+  CHECK(support(6, 1) == support(0, 1));
+}
+
+TEST_CASE("Extreme temperatures are as sharp and as flat as they can be") {
+  for (uint64_t step = 0; step < 100; ++step) {
+    CHECK(draw({.temperature = 1e-320, .top_p = 1, .seed = 3, .top_k = 0}, 0, step) % 2 == 1); // 1 or 3
+  }
+  std::map<int32_t, int> counts;
+  for (uint64_t step = 0; step < 12000; ++step) {
+    ++counts[draw({.temperature = 1e300, .top_p = 1, .seed = 3, .top_k = 0}, 0, step)];
+  }
+  for (const auto &[token, count] : counts) {
+    CHECK(count == Approx(2000).margin(200));
+  }
+}
+
 TEST_CASE("Bad options and bad logits are refused") {
   auto refusal = [](std::vector<float> values, smelt_sampling sampling) {
     Result<int32_t> token = sample(values, sampling, 0, 0);
@@ -94,10 +128,10 @@ TEST_CASE("Bad options and bad logits are refused") {
     return token.status();
   };
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  CHECK(refusal({1}, {.temperature = -1, .top_p = 0, .seed = 0}).code == SMELT_input);
-  CHECK_THAT(refusal({1}, {.temperature = nan, .top_p = nan, .seed = 0}).message,
+  CHECK(refusal({1}, {.temperature = -1, .top_p = 0, .seed = 0, .top_k = 0}).code == SMELT_input);
+  CHECK_THAT(refusal({1}, {.temperature = nan, .top_p = nan, .seed = 0, .top_k = 0}).message,
              Contains("temperature is nan") && Contains("top_p is nan, must be in (0, 1]"));
-  CHECK(refusal({1, NAN}, {.temperature = 0, .top_p = 1, .seed = 0}).code == SMELT_weights);
-  CHECK_THAT(refusal({1, INFINITY}, {.temperature = 0, .top_p = 1, .seed = 0}).message,
-             Contains("the logit of token 1 is inf"));
+  CHECK(refusal({1, NAN}, {.temperature = 0, .top_p = 1, .seed = 0, .top_k = 0}).code == SMELT_weights);
+  CHECK_THAT(refusal({1, INFINITY}, {.temperature = 0, .top_p = 1, .seed = 0, .top_k = 0}).message,
+             Contains("the logit of token 1 is not finite"));
 }

@@ -236,6 +236,9 @@ Values Gemv::multiplyGroup(int64_t n, int64_t firstToken, ValueRange rows, Value
         Values loaded = more ? loadStep(rows, first, j + depth(), -1) : loadStep(rows, e.c(0), next, next);
         std::copy(loaded.begin(), loaded.end(), slot);
       }
+      if (shape.stepwise) {
+        e.warpBarrier();
+      }
       accumulate(n, j, current, sums);
     }
   };

@@ -16,6 +16,8 @@ struct GemvShape {
   int64_t in = 0;    // columns
   int64_t rows = 1;  // that a warp multiplies at once
   int64_t warps = 4; // of a block, which all multiply the same activations
+  bool stepwise =
+      false; // ptxas may not read activations of a step ahead: for kernels that are short of registers
 
   int64_t threads() const { return warps * WARP; }
 };

@@ -136,7 +136,7 @@ void emitPairs(KernelBuilder &kernel, const Qkv &s) {
 // A block a head, whose rows meet in shared memory, because the norm of a head needs all of them.
 void emitHeads(KernelBuilder &kernel, const Qkv &s) {
   constexpr int64_t pairsAtOnce = 1;
-  GemvShape shape{.in = s.in, .rows = 2 * pairsAtOnce, .warps = 8};
+  GemvShape shape{.in = s.in, .rows = 2 * pairsAtOnce, .warps = 8, .stepwise = true};
   int64_t perRound = shape.warps * pairsAtOnce, rounds = (s.half() + perRound - 1) / perRound;
   StageShape launch{.x = {.fixed = s.heads()}, .threads = shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {

@@ -51,6 +51,10 @@ Value Emitter::select(Value cond, Value a, Value b) {
   return arith::SelectOp::create(builder, loc, cond, a, b);
 }
 Value Emitter::widen(Value value) { return arith::ExtSIOp::create(builder, loc, i64(), value); }
+Value Emitter::widenUnsigned(Value value) { return arith::ExtUIOp::create(builder, loc, i64(), value); }
+Value Emitter::mulHigh(Value a, Value b) {
+  return arith::MulUIExtendedOp::create(builder, loc, a, b).getHigh();
+}
 Value Emitter::narrow(Value value) { return arith::TruncIOp::create(builder, loc, i32(), value); }
 
 Value Emitter::f(double value) {
@@ -72,6 +76,18 @@ Value Emitter::equalf(Value a, Value b) {
 Value Emitter::toFloat(Value value) { return arith::SIToFPOp::create(builder, loc, f32(), value); }
 Value Emitter::bits(Value value) { return arith::BitcastOp::create(builder, loc, i32(), value); }
 Value Emitter::fromBits(Value value) { return arith::BitcastOp::create(builder, loc, f32(), value); }
+
+Value Emitter::d(double value) {
+  return arith::ConstantOp::create(builder, loc, builder.getF64FloatAttr(value));
+}
+Value Emitter::toDouble(Value value) {
+  return arith::ExtFOp::create(builder, loc, builder.getF64Type(), value);
+}
+Value Emitter::floor(Value value) { return LLVM::FFloorOp::create(builder, loc, value); }
+Value Emitter::toUnsigned64(Value value) { return arith::FPToUIOp::create(builder, loc, i64(), value); }
+Value Emitter::doubleFromBits(Value value) {
+  return arith::BitcastOp::create(builder, loc, builder.getF64Type(), value);
+}
 
 Value Emitter::intrinsic(StringRef name, Type result, ValueRange operands) {
   return LLVM::CallIntrinsicOp::create(builder, loc, result, builder.getStringAttr(name), operands)
@@ -203,6 +219,13 @@ Value Emitter::warpSum(Value value, int64_t lanes, int64_t stride) {
   for (int64_t mask = lanes / 2; mask > 0; mask /= 2) {
     Value other = shuffleXor(value, mask * stride);
     value = floating ? addf(value, other) : add(value, other);
+  }
+  return value;
+}
+Value Emitter::warpSum64(Value value) {
+  for (int64_t mask = WARP / 2; mask > 0; mask /= 2) {
+    Value low = shuffleXor(narrow(value), mask), high = shuffleXor(narrow(shr(value, 32)), mask);
+    value = add(value, ori(widenUnsigned(low), shl(widenUnsigned(high), 32)));
   }
   return value;
 }

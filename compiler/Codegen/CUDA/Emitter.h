@@ -78,8 +78,10 @@ public:
   Value no(Value a);
   Value select(Value cond, Value a, Value b);
   Value ceilDiv(Value a, int64_t b) { return div(add(a, b - 1), b); }
-  Value widen(Value i32value);  // i32 -> i64, sign-extended
-  Value narrow(Value i64value); // i64 -> i32
+  Value widen(Value i32value); // i32 -> i64, sign-extended
+  Value widenUnsigned(Value i32value);
+  Value narrow(Value i64value);    // i64 -> i32
+  Value mulHigh(Value a, Value b); // upper half of the product of unsigned integers
 
   // Floats; nothing is contracted or reassociated but what fma says.
   Value f(double value);
@@ -102,6 +104,13 @@ public:
   Value exp(Value a);     // 2^(a * log2 e)
   Value sigmoid(Value a); // 1 / (1 + exp(-a))
   Value silu(Value a);    // a * sigmoid(a)
+
+  // f64, for which the functions above that are not approximations serve as well.
+  Value d(double value);
+  Value toDouble(Value f32value);
+  Value floor(Value f64value);
+  Value toUnsigned64(Value f64value); // towards zero
+  Value doubleFromBits(Value i64value);
 
   // bf16. A word holds two, the first in the low half.
   Value low(Value word);  // as f32
@@ -152,6 +161,7 @@ public:
   // Over groups of `lanes` adjacent lanes (a power of two) `stride` apart; every lane gets the result. The
   // order of additions is fixed.
   Value warpSum(Value value, int64_t lanes = WARP, int64_t stride = 1);
+  Value warpSum64(Value i64value);
   Value warpMax(Value value, int64_t lanes = WARP, int64_t stride = 1); // f32, or signed i32
   Value warpMaxUnsigned(Value i32value);                                // redux.sync
   Value warpMinUnsigned(Value i32value);

@@ -85,7 +85,9 @@ KernelEmitter kernelEmitter(const std::string &role, StepLength length);
 KernelEmitter shortKernelEmitter(const std::string &role);
 
 // Decode*: matrix-vector kernels of short steps.
-void emitEmbed(KernelBuilder &); // of any step
+void emitEmbed(KernelBuilder &);  // of any step
+void emitArgmax(KernelBuilder &); // of any step
+void emitSample(KernelBuilder &); // of any step
 void emitNormLinearShort(KernelBuilder &);
 void emitLinearResidualShort(KernelBuilder &);
 void emitGateUpShort(KernelBuilder &);

@@ -14,6 +14,8 @@ struct Emitters {
 KernelEmitter kernelEmitter(const std::string &role, StepLength length) {
   static const std::map<std::string, Emitters> table = {
       {"embed", {emitEmbed, emitEmbed}},
+      {"argmax", {emitArgmax, emitArgmax}},
+      {"sample", {emitSample, emitSample}},
       {"norm_linear", {nullptr, emitGemmNormLinear}},
       {"linear_residual", {nullptr, emitGemmLinearResidual}},
       {"gate_up", {nullptr, emitGemmGateUp}},

@@ -6,15 +6,6 @@ namespace {
 
 constexpr int64_t UNROLLED = 32; // experts of a lane up to which its scans are straight code
 
-// f32 as unsigned integers in the same order; both zeros are one.
-Value keyOf(Emitter &e, Value logit) {
-  Value bits = e.bits(e.addf(logit, e.f(0)));
-  return e.xori(bits, e.select(e.less(bits, 0), e.c(-1), e.c(INT32_MIN)));
-}
-Value logitOf(Emitter &e, Value key) {
-  return e.fromBits(e.xori(key, e.select(e.less(key, 0), e.c(INT32_MIN), e.c(-1))));
-}
-
 // body(expert, carried) for the experts of this lane in rising order.
 Values overExperts(Emitter &e, int64_t experts, ValueRange init,
                    const std::function<Values(Value expert, ValueRange carried)> &body) {
@@ -43,6 +34,14 @@ Values better(Emitter &e, Value key, Value expert, ValueRange best) {
 }
 
 } // namespace
+
+Value keyOf(Emitter &e, Value logit) {
+  Value bits = e.bits(e.addf(logit, e.f(0)));
+  return e.xori(bits, e.select(e.less(bits, 0), e.c(-1), e.c(INT32_MIN)));
+}
+Value logitOf(Emitter &e, Value key) {
+  return e.fromBits(e.xori(key, e.select(e.less(key, 0), e.c(INT32_MIN), e.c(-1))));
+}
 
 Routing::Routing(const KernelBuilder &kernel)
     : experts(kernel.param("experts")), topK(kernel.param("top_k")), sigmoid(kernel.has("router")),

@@ -5,6 +5,10 @@
 
 namespace smelt::codegen::cuda {
 
+// f32 as unsigned integers in the same order, both zeros as one, and back.
+Value keyOf(Emitter &e, Value logit);
+Value logitOf(Emitter &e, Value key);
+
 struct Routing {
   explicit Routing(const KernelBuilder &kernel);
   int64_t experts, topK;

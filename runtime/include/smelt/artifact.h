@@ -17,20 +17,20 @@
 #define SMELT_ARTIFACT_MAGIC "SMELTART"
 /* A reader refuses another major version; a newer minor version only adds what an older reader may skip. */
 #define SMELT_ARTIFACT_VERSION_MAJOR 1
-#define SMELT_ARTIFACT_VERSION_MINOR 2
+#define SMELT_ARTIFACT_VERSION_MINOR 3
 #define SMELT_ARTIFACT_CODE_ALIGNMENT 4096
 /* The checksum covers the file from here on: all that follows it in the header, and the sections. */
 #define SMELT_ARTIFACT_CHECKSUM_BEGIN 32
 
 typedef struct smelt_artifact_header {
-  char magic[8];            /* SMELT_ARTIFACT_MAGIC, no terminator */
-  uint32_t version_major;   /* first, so that every reader can name it */
+  char magic[8];          /* SMELT_ARTIFACT_MAGIC, no terminator */
+  uint32_t version_major; /* first, so that every reader can name it */
   uint32_t version_minor;
   uint64_t file_size;       /* bytes in the whole file */
   uint64_t checksum;        /* XXH3-64, seed 0, of bytes [32, file_size) */
   uint64_t manifest_offset; /* bytes from the start of the file; 64-byte aligned */
   uint64_t manifest_size;
-  uint64_t code_offset;     /* SMELT_ARTIFACT_CODE_ALIGNMENT aligned */
+  uint64_t code_offset; /* SMELT_ARTIFACT_CODE_ALIGNMENT aligned */
   uint64_t code_size;
 } smelt_artifact_header;
 static_assert(sizeof(smelt_artifact_header) == 64, "the header is one cache line");
@@ -58,6 +58,21 @@ typedef struct smelt_kernel_args {
   uint64_t reserved[3];     /* zero */
 } smelt_kernel_args;
 static_assert(sizeof(smelt_kernel_args) == 64, "the arguments are one cache line");
+
+/* How the kernels argmax and sample of a device pick a token for one row of logits, in the terms of
+ * runtime/src/Sampler.h. They write it to the row's element of the buffer `sampled`, or -1 - i when i is the
+ * first token whose logit is not finite. */
+typedef struct smelt_draw {
+  uint64_t seed, stream, step; /* of the random number */
+  double inverse_temperature;  /* sample only */
+  uint64_t share;              /* of the total weight to keep, times 2^64; 0: all; sample only */
+  uint32_t top_k;              /* 0: all; sample only */
+  uint32_t advance;            /* 1: prepare the next step, in which row r is token r: put the token into
+                                  token_ids, and add 1 to its position and to `step` */
+} smelt_draw;
+static_assert(sizeof(smelt_draw) == 48, "kernels address its members");
+static_assert(offsetof(smelt_draw, inverse_temperature) == 24, "kernels address its members");
+static_assert(offsetof(smelt_draw, top_k) == 40, "kernels address its members");
 
 /* Runs one worker's share. Workers claim units of work with an atomic add on *ticket, so any number of
  * workers from 1 up gives the same bits. Returns 0; anything else fails the step with that code. */

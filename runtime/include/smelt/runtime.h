@@ -242,6 +242,21 @@ typedef struct smelt_step {
 smelt_status smelt_session_forward(smelt_session *session, const smelt_step *step, float *logits,
                                    char **error);
 
+typedef struct smelt_sampling smelt_sampling;
+/* As smelt_session_forward, but draws a token for each row of logits, where the session runs: tokens
+ * [logit_row_count], row r as smelt_sample(..., streams[r], draw_step) would; streams NULL: r. The logits
+ * stay where they are. Further errors: those of smelt_sample. */
+smelt_status smelt_session_sample(smelt_session *session, const smelt_step *step,
+                                  const smelt_sampling *sampling, const uint64_t *streams, uint64_t draw_step,
+                                  int32_t *tokens, char **error);
+
+typedef struct smelt_generation smelt_generation;
+/* Continues sequences token by token: `steps` steps of one token for each, of which each runs the tokens that
+ * the one before has drawn. A device goes from step to step by itself, a little ahead of what has been
+ * delivered. Sequences have grown by a position for each delivered step, on failure too. Errors as for
+ * smelt_session_sample; SMELT_input also: a sequence is named twice or has no room for all steps. */
+smelt_status smelt_session_generate(smelt_session *session, const smelt_generation *generation, char **error);
+
 /* Positions the sequence holds; 0 for an unknown sequence. */
 uint32_t smelt_session_length(const smelt_session *session, uint32_t sequence);
 /* Forgets all positions from `length` on; 0 resets. SMELT_input: unknown sequence or longer than it is. */
@@ -286,11 +301,12 @@ void smelt_session_reset_profile(smelt_session *session);
 
 /* ---- sampling ------------------------------------------------------------------------------------------ */
 
-typedef struct smelt_sampling {
+struct smelt_sampling {
   double temperature; /* 0: the largest logit, ties to the lower index */
   double top_p;       /* (0, 1]: the smallest set of most likely tokens with at least this probability */
   uint64_t seed;
-} smelt_sampling;
+  uint32_t top_k; /* 0: all; else that many of the most likely tokens, before top_p */
+};
 void smelt_sampling_init(smelt_sampling *sampling); /* greedy, top_p 1, seed 0 */
 
 /* Picks a token from f32 logits [vocab_size]. A pure function of its arguments, the same on every machine:
@@ -298,6 +314,20 @@ void smelt_sampling_init(smelt_sampling *sampling); /* greedy, top_p 1, seed 0 *
  * SMELT_input: temperature or top_p out of range. SMELT_weights: a logit is NaN or infinite. */
 smelt_status smelt_sample(const float *logits, uint32_t vocab_size, const smelt_sampling *sampling,
                           uint64_t stream, uint64_t step, int32_t *token, char **error);
+
+/* Takes the tokens of one step, [sequence_count]; nonzero stops. */
+typedef int (*smelt_token_fn)(void *user, const int32_t *tokens);
+struct smelt_generation {
+  size_t sequence_count;
+  const int32_t *tokens; /* [sequence_count]: the latest token of each sequence, which it does not hold yet */
+  const int32_t *sequence_ids; /* [sequence_count], all different; NULL: 0, 1, ... */
+  uint32_t steps;
+  smelt_sampling sampling;
+  const uint64_t *streams; /* [sequence_count]; NULL: the sequence ids */
+  uint64_t first_step;     /* of the draws; the next step's is one more */
+  smelt_token_fn deliver;  /* may be NULL */
+  void *user;
+};
 
 #ifdef __cplusplus
 }

@@ -34,8 +34,9 @@ PackedWeights::Options packingOptions(const smelt_session_options &options) {
 
 CpuRunner::CpuRunner(std::shared_ptr<const Artifact> artifact, std::shared_ptr<const PackedWeights> weights,
                      MemoryPlan plan, bool measure)
-    : StepRunner(plan.extent, plan.memory), owner(std::move(artifact)), weights(std::move(weights)),
-      tables(owner->manifest()), interface(tables.buffers), plan(std::move(plan)) {
+    : StepRunner(plan.extent, plan.memory, artifact->manifest().vocab_size()), owner(std::move(artifact)),
+      weights(std::move(weights)), tables(owner->manifest()), interface(tables.buffers),
+      plan(std::move(plan)) {
   if (measure) {
     measured.emplace(tables);
   }

@@ -65,9 +65,9 @@ Result<DevicePlan> planFor(const Artifact &artifact, const smelt_session_options
 }
 
 CudaRunner::CudaRunner(std::shared_ptr<const Artifact> artifact, DevicePointer device, DevicePlan plan)
-    : StepRunner(plan.extent, plan.memory), owner(std::move(artifact)), device(std::move(device)),
-      deviceName(fmt::format("cuda:{}", this->device->ordinal)), plan(std::move(plan)),
-      synchronous(isSet("SMELT_CUDA_SYNC", "1")) {}
+    : StepRunner(plan.extent, plan.memory, artifact->manifest().vocab_size()), owner(std::move(artifact)),
+      device(std::move(device)), deviceName(fmt::format("cuda:{}", this->device->ordinal)),
+      plan(std::move(plan)), synchronous(isSet("SMELT_CUDA_SYNC", "1")) {}
 
 Result<std::unique_ptr<StepRunner>> CudaRunner::create(std::shared_ptr<const Artifact> artifact,
                                                        std::shared_ptr<const BoundWeights> weights,
@@ -147,11 +147,15 @@ Status CudaRunner::allocate() {
   }
   Result<PinnedMemory> in = PinnedMemory::allocate(device, plan.inputBytes, "the inputs of a step");
   Result<PinnedMemory> out = PinnedMemory::allocate(device, plan.logitBytes, "the logits of a step");
-  if (!in.ok() || !out.ok()) {
-    return in.ok() ? out.takeStatus() : in.takeStatus();
+  Result<PinnedMemory> tokens = PinnedMemory::allocate(device, plan.sampledBytes, "the tokens of steps");
+  for (auto *pinned : {&in, &out, &tokens}) {
+    if (!pinned->ok()) {
+      return pinned->takeStatus();
+    }
   }
   inputs = std::move(*in);
   logitRows = std::move(*out);
+  sampledTokens = std::move(*tokens);
   std::fill_n(inputs.data(), inputs.size(), std::byte(0));
   return success();
 }
@@ -207,12 +211,17 @@ Status CudaRunner::buildPrograms(Module loaded, bool measure) {
   if (!measure && !synchronous && !isSet("SMELT_CUDA_GRAPHS", "0")) {
     graphs = std::make_unique<GraphCache>(device, stream.get());
   }
-  while (measure && events.size() <= launches) {
-    Result<OwnedEvent> event = createEvent(device, event_default);
+  Status status = measure ? addEvents(events, launches + 1, event_default) : success();
+  return status.ok() ? addEvents(delivered, sampledSlots, event_disable_timing) : status;
+}
+
+Status CudaRunner::addEvents(std::vector<OwnedEvent> &list, size_t count, EventFlag flag) {
+  while (list.size() < count) {
+    Result<OwnedEvent> event = createEvent(device, flag);
     if (!event.ok()) {
       return event.takeStatus();
     }
-    events.push_back(std::move(*event));
+    list.push_back(std::move(*event));
   }
   return success();
 }

@@ -43,6 +43,10 @@ public:
       launch.ofLogitRows = std::any_of(
           call.call->constants()->begin(), call.call->constants()->end(),
           [](const Constant *constant) { return constant->kind() == ConstantKind::logit_row_count; });
+      const Kernel &kernel = *place.tables.kernels.Get(call.kernel);
+      launch.only = choosesLargest(kernel) ? StepEnd::largest
+                    : drawsTokens(kernel)  ? StepEnd::draws
+                                           : StepEnd::logits;
       firstConstants.push_back(first->second);
       parameters += call.call->bindings()->size() + call.call->constants()->size() + 2;
       for (const Binding *binding : *call.call->bindings()) {
@@ -132,6 +136,16 @@ DevicePtr CudaProgram::buffer(uint32_t index) const {
     base = addresses.tables;
   }
   return base + place->offsets[index];
+}
+
+bool CudaProgram::choosesTokens() const {
+  auto has = [&](StepEnd end) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const DeviceLaunch &launch) { return launch.only == end; });
+  };
+  const StepInterface &buffers = place->interface;
+  return buffers.draws >= 0 && buffers.sampled >= 0 && buffers.positions >= 0 && has(StepEnd::largest) &&
+         has(StepEnd::draws);
 }
 
 void CudaProgram::setStep(const Extent &step) {

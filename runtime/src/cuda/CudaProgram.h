@@ -17,10 +17,15 @@ struct DeviceStageCode {
   const artifact::DeviceStage *stage = nullptr;
 };
 
+// What a step leaves behind.
+enum class StepEnd : uint8_t { logits, largest /* tokens: the largest logits' */, draws /* tokens: drawn */ };
+
 struct DeviceLaunch : CallPlace {
   size_t firstParameter = 0; // into CudaProgram::parameters
   size_t firstBinding = 0;   // into CudaProgram::pointers
   bool ofLogitRows = false;  // has nothing to do in a step that wants no logits
+  // Of steps that end so alone; `logits`: of all.
+  StepEnd only = StepEnd::logits;
 };
 
 class CudaProgram {
@@ -38,6 +43,8 @@ public:
     return pointers[launch.firstBinding + index];
   }
   DevicePtr buffer(uint32_t index) const;
+  // Whether it can choose the tokens of a step, and of one after the other.
+  bool choosesTokens() const;
   // Sets the constants that differ from step to step.
   void setStep(const Extent &step);
 

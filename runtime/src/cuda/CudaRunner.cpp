@@ -1,5 +1,6 @@
 #include "runtime/src/cuda/CudaRunner.h"
 
+#include "runtime/src/Sampler.h"
 #include "runtime/src/Text.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,14 @@ namespace smelt::runtime::cuda {
 
 using namespace artifact;
 
+namespace {
+
+bool takesPart(const DeviceLaunch &launch, StepEnd end) {
+  return launch.only == StepEnd::logits || launch.only == end;
+}
+
+} // namespace
+
 size_t CudaRunner::choose(uint64_t tokens) const {
   size_t index = 0;
   while (index + 1 < programs.size() && programs[index].plan().extent.tokens < tokens) {
@@ -18,26 +27,44 @@ size_t CudaRunner::choose(uint64_t tokens) const {
   return index;
 }
 
-Status CudaRunner::run(const StepBatch &batch, float *logits) {
+Status CudaRunner::begin() {
   if (!failure.ok()) {
     return failure;
   }
   if (Status status = device->makeCurrent(); !status.ok()) {
     return status;
   }
-  if (take(interrupted)) {
-    return fail(SMELT_interrupted, "stopped between two steps");
-  }
-  size_t index = choose(batch.tokens.size());
-  CudaProgram &program = programs[index];
+  return take(interrupted) ? fail(SMELT_interrupted, "stopped between two steps") : success();
+}
+
+StepTraffic CudaRunner::trafficOf(const StepBatch &batch) const {
   StepTraffic step;
   step.extent = {batch.tokens.size(), batch.logitRows.size(), extent().sequences, extent().capacity};
   step.cachedPositions = batch.cachedPositions;
-  fillInputs(program.plan(), batch);
-  program.setStep(step.extent);
-  Status status = probe || !profiles.empty() ? runObserved(index, step, batch.firstToken)
-                  : graphs                   ? runAsGraph(index, step.extent)
-                                             : enqueue(program, step.extent, true);
+  return step;
+}
+
+Status CudaRunner::run(const StepBatch &batch, float *logits) {
+  if (Status status = begin(); !status.ok()) {
+    return status;
+  }
+  size_t index = choose(batch.tokens.size());
+  fillInputs(programs[index].plan(), batch);
+  Status status = finish(start(index, trafficOf(batch), {}, batch.firstToken));
+  if (status.ok() && !batch.logitRows.empty()) {
+    std::memcpy(logits, logitRows.data(), batch.logitRows.size() * vocabSize * sizeof(float));
+  }
+  return status;
+}
+
+Status CudaRunner::start(size_t index, const StepTraffic &step, StepKind kind, uint64_t firstToken) {
+  programs[index].setStep(step.extent);
+  return probe || !profiles.empty() ? runObserved(index, step, kind, firstToken)
+         : graphs                   ? runAsGraph(index, step.extent, kind)
+                                    : enqueue(programs[index], step.extent, kind, true);
+}
+
+Status CudaRunner::finish(Status status) {
   // Waits whatever happened: the inputs may be overwritten from here on.
   Status end = synchronize("run a step");
   if (!end.ok() && status.ok()) {
@@ -45,14 +72,8 @@ Status CudaRunner::run(const StepBatch &batch, float *logits) {
                  ? end
                  : fail(end.code, end.message + "; set SMELT_CUDA_SYNC=1 to find the kernel that failed");
   }
-  if (!status.ok()) {
-    return status.code == SMELT_interrupted ? status : broken(std::move(status));
-  }
-  if (!batch.logitRows.empty()) {
-    std::memcpy(logits, logitRows.data(),
-                batch.logitRows.size() * program.plan().tables.vocabSize * sizeof(float));
-  }
-  return success();
+  bool fine = status.ok() || status.code == SMELT_interrupted || status.code == SMELT_weights;
+  return fine ? status : broken(std::move(status));
 }
 
 Status CudaRunner::broken(Status status) {
@@ -76,6 +97,22 @@ void CudaRunner::fillInputs(const ProgramPlan &plan, const StepBatch &batch) {
   fill(plan.interface.logitRows, batch.logitRows);
 }
 
+void CudaRunner::fillDraws(const ProgramPlan &plan, const Sampling &sampling, bool advance) {
+  DrawLimits limits = drawLimits(sampling.how);
+  std::byte *place = inputs.data() + plan.offsets[size_t(plan.interface.draws)];
+  for (uint64_t stream : sampling.streams) {
+    smelt_draw draw = {.seed = sampling.how.seed,
+                       .stream = stream,
+                       .step = sampling.step,
+                       .inverse_temperature = limits.inverseTemperature,
+                       .share = limits.share,
+                       .top_k = limits.topK,
+                       .advance = advance};
+    std::memcpy(place, &draw, sizeof draw);
+    place += sizeof draw;
+  }
+}
+
 Status CudaRunner::copyInputs(const CudaProgram &program) {
   return device->check(
       device->api.memcpyToDevice(workspace.address(), inputs.data(), program.plan().inputBytes, stream.get()),
@@ -93,19 +130,22 @@ Status CudaRunner::copyLogits(const CudaProgram &program, const Extent &step) {
       "copy the logits of a step");
 }
 
-Status CudaRunner::enqueue(CudaProgram &program, const Extent &step, bool interruptible) {
-  if (Status status = copyInputs(program); !status.ok()) {
+Status CudaRunner::enqueue(CudaProgram &program, const Extent &step, StepKind kind, bool interruptible) {
+  if (Status status = kind.continued ? success() : copyInputs(program); !status.ok()) {
     return status;
   }
   for (const DeviceLaunch &next : program.launches()) {
     if (interruptible && take(interrupted)) {
       return fail(SMELT_interrupted, "stopped between two kernels");
     }
+    if (!takesPart(next, kind.end)) {
+      continue;
+    }
     if (Status status = launch(program, next, step); !status.ok()) {
       return status;
     }
   }
-  return copyLogits(program, step);
+  return kind.end == StepEnd::logits ? copyLogits(program, step) : success();
 }
 
 Status CudaRunner::launch(CudaProgram &program, const DeviceLaunch &launch, const Extent &step) {
@@ -136,20 +176,21 @@ Status CudaRunner::launch(CudaProgram &program, const DeviceLaunch &launch, cons
   return success();
 }
 
-Status CudaRunner::runAsGraph(size_t index, const Extent &step) {
+Status CudaRunner::runAsGraph(size_t index, const Extent &step, StepKind kind) {
   CudaProgram &program = programs[index];
-  Result<GraphExec> graph = graphs->find(step, [&] { return enqueue(program, step, false); });
+  Result<GraphExec> graph =
+      graphs->find(step, kind.variant(), [&] { return enqueue(program, step, kind, false); });
   if (!graph.ok()) {
     graphs.reset(); // steps can do without; a fault of the context will show again
-    return enqueue(program, step, true);
+    return enqueue(program, step, kind, true);
   }
   if (!*graph) {
-    return enqueue(program, step, true);
+    return enqueue(program, step, kind, true);
   }
   return device->check(device->api.graphLaunch(*graph, stream.get()), "launch the graph of a step");
 }
 
-Status CudaRunner::runObserved(size_t index, const StepTraffic &step, uint64_t firstToken) {
+Status CudaRunner::runObserved(size_t index, const StepTraffic &step, StepKind kind, uint64_t firstToken) {
   CudaProgram &program = programs[index];
   bool measure = !profiles.empty();
   size_t event = 0;
@@ -164,20 +205,21 @@ Status CudaRunner::runObserved(size_t index, const StepTraffic &step, uint64_t f
     if (status.ok() && take(interrupted)) {
       status = fail(SMELT_interrupted, "stopped between two kernels");
     }
-    status = status.ok() ? launch(program, next, step.extent) : status;
+    bool runs = takesPart(next, kind.end);
+    status = status.ok() && runs ? launch(program, next, step.extent) : status;
     status = status.ok() ? mark() : status;
-    if (status.ok() && probe) {
+    if (status.ok() && runs && probe) {
       status = callProbe(program, next, step.extent, firstToken);
     }
     if (!status.ok()) {
       return status;
     }
   }
-  status = copyLogits(program, step.extent);
-  return status.ok() && measure ? addTimes(index, step) : status;
+  status = kind.end == StepEnd::logits ? copyLogits(program, step.extent) : status;
+  return status.ok() && measure ? addTimes(index, step, kind.end) : status;
 }
 
-Status CudaRunner::addTimes(size_t index, const StepTraffic &step) {
+Status CudaRunner::addTimes(size_t index, const StepTraffic &step, StepEnd end) {
   if (Status status = synchronize("run a step"); !status.ok()) {
     return status;
   }
@@ -190,7 +232,9 @@ Status CudaRunner::addTimes(size_t index, const StepTraffic &step) {
         !status.ok()) {
       return status;
     }
-    profiles[index].add(launches[i], step, double(milliseconds) * 1e-3);
+    if (takesPart(launches[i], end)) {
+      profiles[index].add(launches[i], step, double(milliseconds) * 1e-3);
+    }
   }
   return success();
 }

@@ -16,7 +16,7 @@ constexpr uint64_t maxBytes = uint64_t(1) << 50; // far above any GPU, far below
 
 bool isInput(BufferKind kind) {
   return kind == BufferKind::token_ids || kind == BufferKind::positions || kind == BufferKind::sequence_ids ||
-         kind == BufferKind::logit_rows;
+         kind == BufferKind::logit_rows || kind == BufferKind::draws;
 }
 
 class Planner {
@@ -38,6 +38,7 @@ public:
     for (const DeviceProgram *program : programs) {
       placeProgram(*program);
     }
+    plan.sampledBytes = sampledSlots * plan.extent.logitRows * sizeof(int32_t);
     plan.logitBytes = plan.extent.logitRows * manifest.vocab_size() * sizeof(float);
     if (plan.weightBytes + plan.stateBytes + plan.workspaceBytes + plan.tableBytes + plan.scratchBytes >
         maxBytes) {
@@ -120,10 +121,14 @@ private:
     plan.inputBytes = std::max(plan.inputBytes, place.inputBytes);
     for (uint32_t k = 0; k < tables.kernels.size(); ++k) {
       const DeviceKernel &kernel = *program.device_kernels()->Get(k);
-      plan.scratchBytes = std::max(plan.scratchBytes, bytesOf(*kernel.scratch(), place.extent, [&] {
+      Extent extent = place.extent;
+      if (choosesTokens(*tables.kernels.Get(k))) { // see StepRunner::sample()
+        extent.logitRows = std::min(extent.logitRows, extent.sequences);
+      }
+      plan.scratchBytes = std::max(plan.scratchBytes, bytesOf(*kernel.scratch(), extent, [&] {
                                      return fmt::format("the scratch of kernel '{}'", nameOf(tables, k));
                                    }));
-      checkGrids(tables, k, kernel, place.extent);
+      checkGrids(tables, k, kernel, extent);
     }
     plan.programs.push_back(std::move(place));
   }
@@ -179,7 +184,7 @@ private:
     memory.tables = plan.tableBytes;
     memory.scratch = plan.scratchBytes + ticketCount * sizeof(uint32_t);
     memory.device_weights = plan.weightBytes;
-    memory.pinned = plan.inputBytes + plan.logitBytes;
+    memory.pinned = plan.inputBytes + plan.logitBytes + plan.sampledBytes;
     memory.total = memory.workspace + memory.state + memory.tables + memory.scratch + memory.device_weights;
     memory.capacity = options.capacity;
   }

@@ -7,6 +7,9 @@
 
 namespace smelt::runtime::cuda {
 
+// Steps whose sampled tokens may be on their way to the host.
+constexpr uint64_t sampledSlots = 4;
+
 // Ticket counters of a stage, u32.
 constexpr uint64_t ticketCount = 4096;
 
@@ -42,6 +45,7 @@ struct DevicePlan {
   uint64_t scratchBytes = 0; // without the tickets
   uint64_t inputBytes = 0;   // of any program; pinned on the host as well
   uint64_t logitBytes = 0;   // pinned on the host
+  uint64_t sampledBytes = 0; // pinned on the host, all slots
   smelt_memory memory = {};  // the same, as reported to users
 };
 

@@ -9,8 +9,9 @@ constexpr size_t maxEntries = 256; // a graph of 500 nodes takes about a megabyt
 
 } // namespace
 
-Result<GraphExec> GraphCache::find(const Extent &step, const std::function<Status()> &enqueue) {
-  auto [place, isNew] = entries.try_emplace({step.tokens, step.logitRows});
+Result<GraphExec> GraphCache::find(const Extent &step, unsigned variant,
+                                   const std::function<Status()> &enqueue) {
+  auto [place, isNew] = entries.try_emplace({step.tokens, step.logitRows, variant});
   place->second.lastUse = ++uses;
   if (isNew) {
     dropOldest();

@@ -1,5 +1,6 @@
-// Steps as CUDA graphs, one for each (T, R): all addresses of a session are fixed and what differs from step
-// to step lies in memory, so a graph is captured once and replayed.
+// Steps as CUDA graphs, one for each (T, R) and variant, which tells what else a step does or leaves out: all
+// addresses of a session are fixed and what differs from step to step lies in memory, so a graph is captured
+// once and replayed.
 #pragma once
 
 #include "runtime/src/MemoryPlan.h"
@@ -7,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <tuple>
 
 namespace smelt::runtime::cuda {
 
@@ -16,7 +18,7 @@ public:
 
   // The step's graph; null for one that is seen for the first time, which is better launched directly than
   // captured for one use. `enqueue` puts the step on the stream.
-  Result<GraphExec> find(const Extent &step, const std::function<Status()> &enqueue);
+  Result<GraphExec> find(const Extent &step, unsigned variant, const std::function<Status()> &enqueue);
 
 private:
   struct Entry {
@@ -28,7 +30,7 @@ private:
 
   DevicePointer device;
   Stream stream;
-  std::map<std::pair<uint64_t, uint64_t>, Entry> entries; // by tokens and logit rows
+  std::map<std::tuple<uint64_t, uint64_t, unsigned>, Entry> entries; // by tokens, logit rows and variant
   uint64_t uses = 0;
 };
 

@@ -15,6 +15,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <span>
 
 namespace smelt::runtime {
 namespace {
@@ -32,6 +33,7 @@ public:
   Run(const RunOptions &options, const std::string &program) : options(options), program(program) {
     sampling.temperature = options.temperature;
     sampling.top_p = options.topP;
+    sampling.top_k = options.topK;
     sampling.seed = options.seed;
     bool keepsLogits = !options.logits.empty(); // of a whole step, in memory
     chunk = options.chunk.value_or(onDevice() && !keepsLogits ? deviceChunk : defaultChunk);
@@ -151,24 +153,23 @@ private:
     return sum;
   }
 
-  // All prompts, one after the other; keeps the logits of each one's last token.
+  // All prompts, one after the other, up to each one's first new token.
   Status prefill() {
     auto start = std::chrono::steady_clock::now();
-    size_t vocab = model.info.vocab_size;
     std::vector<int32_t> tokens, sequences, rows;
     for (size_t p = 0; p < result.prompts.size(); ++p) {
       tokens.insert(tokens.end(), result.prompts[p].begin(), result.prompts[p].end());
       sequences.resize(tokens.size(), int32_t(p));
       rows.push_back(int32_t(tokens.size()) - 1);
     }
-    logits.resize(result.prompts.size() * vocab);
-    if (Status status = logitsFile ? prefillKeepingAll(tokens, sequences, rows)
-                                   : forward(tokens, sequences, rows, logits.data());
-        !status.ok()) {
-      return status;
+    if (newTokens == 0) {
+      rows.clear();
     }
+    latest.resize(rows.size());
+    Status status = logitsFile ? prefillKeepingAll(tokens, sequences, rows)
+                               : model.sample(stepOf(tokens, sequences, rows), sampling, latest.data());
     result.prefill = {tokens.size(), secondsSince(start)};
-    return success();
+    return status;
   }
 
   // Step by step, so that the logits of long prompts never lie in memory together.
@@ -183,71 +184,77 @@ private:
         rows[i] = int32_t(i);
       }
       values.resize(count * vocab);
-      if (Status status = forward(std::span(tokens).subspan(begin, count),
-                                  std::span(sequences).subspan(begin, count), rows, values.data());
-          !status.ok()) {
+      smelt_step step =
+          stepOf(std::span(tokens).subspan(begin, count), std::span(sequences).subspan(begin, count), rows);
+      if (Status status = model.forward(step, values.data()); !status.ok()) {
         return status;
       }
       if (Status status = logitsFile->write(std::as_bytes(std::span(values))); !status.ok()) {
         return status;
       }
       for (; last < lastRows.size() && size_t(lastRows[last]) < begin + count; ++last) {
-        std::copy_n(values.data() + (size_t(lastRows[last]) - begin) * vocab, vocab,
-                    logits.data() + last * vocab);
+        auto row = std::span(values).subspan((size_t(lastRows[last]) - begin) * vocab, vocab);
+        Result<int32_t> token = sample(row, sampling, last, 0);
+        if (!token.ok()) {
+          return token.takeStatus();
+        }
+        latest[last] = *token;
       }
     }
     return success();
   }
 
-  Status forward(std::span<const int32_t> tokens, std::span<const int32_t> sequences,
-                 std::span<const int32_t> rows, float *out) {
+  static smelt_step stepOf(std::span<const int32_t> tokens, std::span<const int32_t> sequences,
+                           std::span<const int32_t> rows) {
     smelt_step step = {};
     step.tokens = tokens.data();
     step.token_count = tokens.size();
     step.sequence_ids = sequences.data();
     step.logit_rows = rows.data();
     step.logit_row_count = rows.size();
-    return model.forward(step, out);
+    return step;
   }
 
   Status decode() {
-    auto start = std::chrono::steady_clock::now();
-    size_t count = result.prompts.size();
-    std::vector<int32_t> next(count), indices(count);
-    for (size_t i = 0; i < count; ++i) {
-      indices[i] = int32_t(i);
+    if (newTokens == 0) {
+      return success();
     }
-    for (uint32_t step = 0; step < newTokens; ++step) {
-      if (step > 0) {
-        if (Status status = forward(next, indices, indices, logits.data()); !status.ok()) {
-          return status;
-        }
-      }
-      if (Status status = sampleAll(next, step); !status.ok()) {
-        return status;
-      }
-      if (step == 0) { // the first token belongs to the prompt's step
-        start = std::chrono::steady_clock::now();
-      }
+    if (Status status = emit(latest); !status.ok()) { // it belongs to the prompt's step
+      return status;
+    }
+    auto start = std::chrono::steady_clock::now();
+    std::vector<int32_t> first = latest;
+    Status written;
+    auto deliver = [&](const int32_t *tokens) {
+      written = emit({tokens, first.size()});
+      return !written.ok();
+    };
+    smelt_generation generation = {};
+    generation.sequence_count = first.size();
+    generation.tokens = first.data();
+    generation.steps = newTokens - 1;
+    generation.sampling = sampling;
+    generation.first_step = 1;
+    generation.user = &deliver;
+    generation.deliver = [](void *user, const int32_t *tokens) {
+      return int((*static_cast<decltype(deliver) *>(user))(tokens));
+    };
+    if (Status status = model.generate(generation); !status.ok()) {
+      return status;
     }
     if (newTokens > 1) {
-      result.decode = {uint64_t(newTokens - 1) * count, secondsSince(start)};
+      result.decode = {uint64_t(newTokens - 1) * first.size(), secondsSince(start)};
     }
-    return success();
+    return written;
   }
 
-  Status sampleAll(std::vector<int32_t> &next, uint32_t step) {
-    size_t vocab = model.info.vocab_size;
-    for (size_t i = 0; i < next.size(); ++i) {
-      Result<int32_t> token = sample(std::span(logits).subspan(i * vocab, vocab), sampling, i, step);
-      if (!token.ok()) {
-        return token.takeStatus();
-      }
-      next[i] = *token;
-      result.generated[i].push_back(*token);
+  // Takes one token of each sequence.
+  Status emit(std::span<const int32_t> tokens) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      result.generated[i].push_back(tokens[i]);
     }
     if (!options.json && !options.batch) {
-      std::fprintf(stdout, step ? " %d" : "%d", next[0]);
+      std::fprintf(stdout, streamed ? " %d" : "%d", tokens[0]);
       streamed = true;
       return flush();
     }
@@ -293,8 +300,8 @@ private:
   RunModel model;
   RunResult result;
   std::optional<AtomicFile> logitsFile;
-  std::vector<float> logits; // [sequences, vocab], of each one's last token
-  bool streamed = false;     // a line of tokens is open
+  std::vector<int32_t> latest; // the first new token of each sequence
+  bool streamed = false;       // a line of tokens is open
 };
 
 } // namespace

@@ -78,6 +78,18 @@ Status RunModel::createSession(smelt_session_options options, const std::string 
   return take(code, error);
 }
 
+Status RunModel::sample(const smelt_step &step, const smelt_sampling &sampling, int32_t *tokens) {
+  char *error = nullptr;
+  smelt_status code = smelt_session_sample(session.get(), &step, &sampling, nullptr, 0, tokens, &error);
+  return take(code, error);
+}
+
+Status RunModel::generate(const smelt_generation &generation) {
+  char *error = nullptr;
+  smelt_status code = smelt_session_generate(session.get(), &generation, &error);
+  return take(code, error);
+}
+
 Status RunModel::forward(const smelt_step &step, float *logits) {
   char *error = nullptr;
   smelt_status code = smelt_session_forward(session.get(), &step, logits, &error);

@@ -29,6 +29,9 @@ struct RunModel {
   // "PROGRAM: note: text".
   Status createSession(smelt_session_options options, const std::string &program);
   Status forward(const smelt_step &step, float *logits);
+  // See smelt_session_sample, for the first draw of every sequence, and smelt_session_generate.
+  Status sample(const smelt_step &step, const smelt_sampling &sampling, int32_t *tokens);
+  Status generate(const smelt_generation &generation);
 };
 
 } // namespace smelt::runtime

@@ -27,6 +27,8 @@ void addRunOptions(CLI::App &app, RunOptions &options) {
       ->capture_default_str();
   app.add_option("--top-p", options.topP, "Draw from the most likely tokens with this share of probability")
       ->capture_default_str();
+  app.add_option("--top-k", options.topK, "Draw from that many of the most likely tokens; 0: from all")
+      ->capture_default_str();
   app.add_option("--seed", options.seed, "Of the random draws")->capture_default_str();
   app.add_option("--logits", options.logits,
                  "Write the logits of every prompt position, f32 [T, V] or with --batch [B, T, V]")

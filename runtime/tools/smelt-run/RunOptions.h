@@ -20,6 +20,7 @@ struct RunOptions {
   std::optional<uint32_t> maxNewTokens;
   double temperature = 0;
   double topP = 1;
+  uint32_t topK = 0;
   uint64_t seed = 0;
   std::string logits; // output path
   bool batch = false;
