@@ -69,7 +69,8 @@ TEST_CASE("The header is checked in the order magic, version, size, checksum") {
   }
   SECTION("older major version") {
     patch(file, offsetof(smelt_artifact_header, version_major), 0u);
-    CHECK_THAT(parse(file).message, Contains("artifact format 0.2") && Contains("compile the model again"));
+    patch(file, offsetof(smelt_artifact_header, version_minor), 4u);
+    CHECK_THAT(parse(file).message, Contains("artifact format 0.4") && Contains("compile the model again"));
   }
   SECTION("a newer minor version is read") {
     patch(file, offsetof(smelt_artifact_header, version_minor), 9u);
