@@ -67,10 +67,16 @@ smelt.model @m vocab_size(4) hidden_size(4) {
 
 // -----
 
-// kernel C2: 8-bit matrices are read from panels alone, and tables of embeddings are not of 8 bits
+// kernel C2: 8-bit matrices are read from panels alone
 smelt.model @m vocab_size(4) hidden_size(4) {
   // expected-error @+1 {{'smelt.kernel' op dtype = 2 (i8) needs layout = 1 (panel16)}}
   smelt.kernel @g role("linear_residual") params({in = 4, out = 4, dtype = 2})
+}
+
+// -----
+
+// kernel C2: tables of embeddings are not of 8 bits
+smelt.model @m vocab_size(4) hidden_size(4) {
   // expected-error @+1 {{'smelt.kernel' op parameter 'dtype' is 2, outside 0..1}}
   smelt.kernel @h role("embed") params({hidden = 4, vocab = 4, dtype = 2})
 }
