@@ -8,7 +8,8 @@
 
 namespace mlir::smelt::interpreter {
 
-// Codes of i8 stand for their products with the scales that the source has beside them (docs/quantization.md).
+// Codes of i8 stand for their products with the scales that the source has beside them
+// (docs/quantization.md).
 enum class WeightElement { f32, bf16, i8 };
 
 class WeightSource {

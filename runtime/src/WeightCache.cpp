@@ -69,8 +69,8 @@ Result<WeightCache> WeightCache::parse(const std::string &name, std::span<const 
   // The size first: the other two could overflow.
   if (head.dataSize > bytes.size() || tableEnd(head.dataSize) > bytes.size() ||
       dataOffset(head.dataSize) + head.dataSize != bytes.size()) {
-    return refuse(name, fmt::format("damaged: {} bytes of data do not make a file of {}", head.dataSize,
-                                    bytes.size()));
+    return refuse(
+        name, fmt::format("damaged: {} bytes of data do not make a file of {}", head.dataSize, bytes.size()));
   }
   uint64_t actual = checksumOf(bytes.subspan(checksumBegin, tableEnd(head.dataSize) - checksumBegin));
   if (actual != head.checksum) {

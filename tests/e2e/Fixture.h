@@ -20,8 +20,8 @@ RuntimeModel goldenModel(const std::string &name);
 // anything a machine likes.
 spec::ModelSpec raggedSpec();
 
-// A file of random weights, as `smeltc weights init` makes it; of i8, what `weights quantize` makes of the bf16
-// ones of the same seed.
+// A file of random weights, as `smeltc weights init` makes it; of i8, what `weights quantize` makes of the
+// bf16 ones of the same seed.
 std::string randomWeights(const spec::ModelSpec &spec, Precision precision, uint64_t seed);
 
 // The file that `smeltc weights quantize` makes of another.

@@ -26,8 +26,8 @@ constexpr Tolerance kBf16Cache{4e-5, 2e-3};
 // Activations are rounded to bf16 where they meet bf16 weights in VDPBF16PS; of an i8 model, in its router
 // and tied head.
 Tolerance toleranceOf(const CompileSettings &compiled, const std::string &isa) {
-  bool rounds = compiled.precision == Precision::bf16 ||
-                (compiled.precision == Precision::i8 && isa.ends_with("bf16"));
+  bool rounds =
+      compiled.precision == Precision::bf16 || (compiled.precision == Precision::i8 && isa.ends_with("bf16"));
   return rounds ? kBf16 : compiled.kv_cache == Precision::f32 ? kF32 : kBf16Cache;
 }
 

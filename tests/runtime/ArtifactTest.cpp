@@ -172,15 +172,9 @@ TEST_CASE("Weights are verified") {
        [&](auto &m) { m.weights[toy::expert]->experts = 0; },
        {"has 0 experts, but its name has an {expert}"}},
       {"empty shape", [&](auto &m) { weight(m).shape.clear(); }, {"has the shape []"}},
-      {"zero dimension",
-       [&](auto &m) {
-         weight(m).shape = {4, 0};
-       },
-       {"has the shape [4, 0]"}},
+      {"zero dimension", [&](auto &m) { weight(m).shape = {4, 0}; }, {"has the shape [4, 0]"}},
       {"overflowing shape",
-       [&](auto &m) {
-         weight(m).shape = {1ull << 40, 1ull << 40};
-       },
+       [&](auto &m) { weight(m).shape = {1ull << 40, 1ull << 40}; },
        {"has the shape [1099511627776,"}},
       {"too many tensors",
        [&](auto &m) { weight(m).layers = UINT32_MAX; },

@@ -58,7 +58,8 @@ TEST_CASE("Neither threads nor chunks nor logit rows change a bit") {
 }
 
 TEST_CASE("Which launches are shared changes no bit") {
-  for (uint32_t least : {0u, 2u, 5u, 10u, 20u, 40u, 1500u}) { // nanoseconds: some, all or no kernels of the toy
+  for (uint32_t least :
+       {0u, 2u, 5u, 10u, 20u, 40u, 1500u}) { // nanoseconds: some, all or no kernels of the toy
     for (uint32_t chunk : {1u, 512u}) {
       smelt_session_options options = ToySession::defaults();
       options.threads = 3;

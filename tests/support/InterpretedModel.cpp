@@ -93,8 +93,8 @@ struct InterpretedModel::State {
 InterpretedModel::InterpretedModel(const spec::ModelSpec &spec, const std::string &weights_path,
                                    const CompileSettings &settings)
     : state(std::make_unique<State>(weights_path)) {
-  state->module = lowering::buildModel(state->context, spec, dtypeOf(settings.precision),
-                                       dtypeOf(settings.kv_cache));
+  state->module =
+      lowering::buildModel(state->context, spec, dtypeOf(settings.precision), dtypeOf(settings.kv_cache));
   if (settings.unroll_visits) {
     mlir::PassManager manager(&state->context);
     manager.addNestedPass<mlir::smelt::ModelOp>(mlir::smelt::createSmeltUnrollVisits());

@@ -45,8 +45,7 @@ public:
     Value most = e.select(e.less(sequence_count, kFewTokens), e.c(kFewTokens), sequence_count);
     few = e.lessEqual(tokens, most);
     Value blocks = e.select(few, tokens, e.div(e.add(tokens, unit_tokens - 1), unit_tokens));
-    Value parts = e.choose(
-        few, [&] { return Values{mostChunks()}; }, [&] { return Values{e.c(1)}; })[0];
+    Value parts = e.choose(few, [&] { return Values{mostChunks()}; }, [&] { return Values{e.c(1)}; })[0];
     auto unit = [&](Value index) {
       Value part = e.rem(index, parts), rest = e.div(index, parts);
       // Later tokens see more: they come first, so that the last units are short.

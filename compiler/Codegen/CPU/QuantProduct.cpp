@@ -100,9 +100,8 @@ void QuantProduct::runDecoded(const PanelProduct::Operands &operands, Value scra
           }
         }
       };
-      e.loop(e.c(0), e.c((chunks - 1) * chunk_blocks), chunk_blocks, [&](Value block) {
-        multiplyChunk(part, {block, chunk_blocks, /*last=*/false}, scratch, keep);
-      });
+      e.loop(e.c(0), e.c((chunks - 1) * chunk_blocks), chunk_blocks,
+             [&](Value block) { multiplyChunk(part, {block, chunk_blocks, /*last=*/false}, scratch, keep); });
     }
     int64_t before = (chunks - 1) * chunk_blocks;
     multiplyChunk(part, {e.c(before), blocks() - before, /*last=*/true}, scratch, epilogue);

@@ -144,8 +144,8 @@ smelt_status smelt_weights_open(const smelt_artifact *artifact, const char *cons
 void smelt_weights_close(smelt_weights *weights);
 /* Bytes of all bound tensors, in the type the model has them in. */
 uint64_t smelt_weights_bytes(const smelt_weights *weights);
-/* How many tensors the files have in f32 or bf16 and a model compiled for i8 wants in 8 bits: the first session
- * quantises them as `smeltc weights quantize` does, with the same result. */
+/* How many tensors the files have in f32 or bf16 and a model compiled for i8 wants in 8 bits: the first
+ * session quantises them as `smeltc weights quantize` does, with the same result. */
 uint64_t smelt_weights_unquantized(const smelt_weights *weights);
 
 /* Returns nonzero to stop. */
@@ -177,9 +177,9 @@ typedef struct smelt_session_options {
   /* Called while weights are packed, or copied to a device; see smelt_weights_preload. May be NULL. */
   smelt_progress_fn progress;
   void *progress_user;
-  /* A file with the packed weights that CPU kernels read (docs/artifact.md): mapped when it fits, else written
-   * after packing. "": a name beside the first weights file. NULL: none. Not for devices. A cache that cannot
-   * be used or written is no error; `notice` says why. */
+  /* A file with the packed weights that CPU kernels read (docs/artifact.md): mapped when it fits, else
+   * written after packing. "": a name beside the first weights file. NULL: none. Not for devices. A cache
+   * that cannot be used or written is no error; `notice` says why. */
   const char *weights_cache;
   bool check_weights_cache; /* read all of it first and compare checksums, instead of its header's alone */
   /* Called with one sentence for people about something that is no error. May be NULL. */
@@ -199,8 +199,8 @@ typedef struct smelt_memory {
   uint32_t capacity;       /* after rounding */
   uint64_t device_weights; /* weights as a device keeps them; 0 on the CPU */
   uint64_t pinned;         /* host memory that the device copies from and to; not part of the total */
-  uint64_t packed_weights; /* the copy that CPU kernels read of weights with a layout of their own, shared by the
-                              sessions of one smelt_weights; not part of the total */
+  uint64_t packed_weights; /* the copy that CPU kernels read of weights with a layout of their own, shared by
+                              the sessions of one smelt_weights; not part of the total */
   uint64_t packed_huge;    /* of packed_weights, what the system has put in large pages by now; 0 before */
   uint64_t peak;           /* on the CPU: the most memory a process that only runs this session holds at once,
                               docs/artifact.md says what counts; 0 on a device */

@@ -117,7 +117,7 @@ private:
     session.isa = options.isa.empty() ? nullptr : options.isa.c_str();
     session.profile = options.profile;
     session.device = options.device.c_str();
-    session.weights_cache = options.weightsCache.empty()    ? nullptr
+    session.weights_cache = options.weightsCache.empty()     ? nullptr
                             : options.weightsCache == "auto" ? ""
                                                              : options.weightsCache.c_str();
     session.check_weights_cache = options.checkWeightsCache;
