@@ -40,7 +40,6 @@ TEST_CASE("weights quantised when they are loaded are those of weights quantize,
 // Against the interpreter on the f32 weights, which follows the routing of the 8-bit model: how far logits
 // move when another expert runs is a matter of the model.
 TEST_CASE("logits of 8-bit weights stay close to those of the f32 weights they were made of") {
-  double largest = 0;
   std::vector<spec::ModelSpec> specs = {raggedSpec()};
   for (uint64_t seed = 0; seed < 12; ++seed) {
     specs.push_back(generateSpec(seed));
@@ -57,9 +56,7 @@ TEST_CASE("logits of 8-bit weights stay close to those of the f32 weights they w
     const Logits logits = session.append(tokens);
     const InterpretedModel oracle(spec, plain, {Precision::f32, false});
     const double moved = relativeL2(logits.values, oracle.run(tokens, routing).logits);
-    largest = std::max(largest, moved);
     CHECK(moved <= kMostMoved);
     CHECK(moved > 1e-4); // it is 8 bits that ran
   }
-  WARN("logits moved by a relative L2 of at most " << largest);
 }
