@@ -10,8 +10,8 @@ namespace smelt::codegen::cpu {
 namespace {
 // Rows for which decoding in registers, once for each tile, costs less than a detour through memory.
 constexpr int64_t kMostDirectRows = 2;
-// Decoded weights of a chunk should stay in the L2 cache beside the rows.
-constexpr int64_t kMostDecodedBytes = 256 * 1024;
+// Decoded weights of a chunk stay in the L1 cache, where the tiles below each other read them again.
+constexpr int64_t kMostDecodedBytes = 40 * 1024;
 
 // Tiles that decode in registers. Each panel takes three registers of scales, and seven instructions for a
 // line of 4 k, so that four panels hide the latency of one row's sums.
