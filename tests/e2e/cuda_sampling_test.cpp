@@ -156,12 +156,7 @@ std::vector<std::vector<int32_t>> generate(const RuntimeModel &model, const Sess
     sequences.resize(tokens.size(), int32_t(s));
     rows.push_back(int32_t(tokens.size()) - 1);
   }
-  smelt_step step = {};
-  step.tokens = tokens.data();
-  step.token_count = tokens.size();
-  step.sequence_ids = sequences.data();
-  step.logit_rows = rows.data();
-  step.logit_row_count = rows.size();
+  const smelt_step step = stepOf(tokens, sequences, rows);
   char *error = nullptr;
   smelt_status status =
       smelt_session_sample(session.get(), &step, &sampling, nullptr, 0, first.data(), &error);
@@ -203,12 +198,7 @@ std::vector<std::vector<int32_t>> byLogits(const RuntimeModel &model, const Sess
   std::vector<float> logits(count * vocab);
   std::vector<std::vector<int32_t>> all;
   for (uint32_t number = 0; number <= steps; ++number) {
-    smelt_step step = {};
-    step.tokens = tokens.data();
-    step.token_count = tokens.size();
-    step.sequence_ids = sequences.data();
-    step.logit_rows = rows.data();
-    step.logit_row_count = rows.size();
+    const smelt_step step = stepOf(tokens, sequences, rows);
     REQUIRE(smelt_session_forward(session.get(), &step, logits.data(), nullptr) == SMELT_ok);
     tokens.resize(count);
     for (size_t s = 0; s < count; ++s) {

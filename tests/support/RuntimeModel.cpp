@@ -82,6 +82,17 @@ Logits RuntimeSession::append(const std::vector<int32_t> &tokens, int32_t sequen
   return append(placed);
 }
 
+smelt_step stepOf(const std::vector<int32_t> &tokens, const std::vector<int32_t> &sequences,
+                  const std::vector<int32_t> &logitRows) {
+  smelt_step step = {};
+  step.tokens = tokens.data();
+  step.token_count = tokens.size();
+  step.sequence_ids = sequences.data();
+  step.logit_rows = logitRows.data();
+  step.logit_row_count = logitRows.size();
+  return step;
+}
+
 Logits RuntimeSession::append(const std::vector<PlacedToken> &placed) {
   std::vector<int32_t> tokens, sequences, rows(placed.size());
   for (const PlacedToken &item : placed) {
@@ -89,12 +100,7 @@ Logits RuntimeSession::append(const std::vector<PlacedToken> &placed) {
     sequences.push_back(item.sequence);
   }
   std::iota(rows.begin(), rows.end(), 0);
-  smelt_step step = {};
-  step.tokens = tokens.data();
-  step.token_count = tokens.size();
-  step.sequence_ids = sequences.data();
-  step.logit_rows = rows.data();
-  step.logit_row_count = rows.size();
+  const smelt_step step = stepOf(tokens, sequences, rows);
   Logits logits{vocab, std::vector<float>(rows.size() * vocab)};
   char *error = nullptr;
   const smelt_status status = smelt_session_forward(handle.get(), &step, logits.values.data(), &error);

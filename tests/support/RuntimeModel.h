@@ -68,6 +68,10 @@ struct SessionSettings {
   std::string device; // empty: the CPU
 };
 
+// A step over the given tokens; it points into the vectors.
+smelt_step stepOf(const std::vector<int32_t> &tokens, const std::vector<int32_t> &sequences,
+                  const std::vector<int32_t> &logitRows);
+
 class RuntimeSession {
 public:
   explicit RuntimeSession(const RuntimeModel &model, const SessionSettings &settings = {});
