@@ -1,11 +1,16 @@
 // How weights reach a GPU: the packed bytes against a plain reference, hash weights against their definition.
+// The GPU is a look-alike.
 #include "compiler/Codegen/CUDA/WeightPacking.h"
 #include "runtime/schema/manifest_generated.h"
 #include "runtime/src/Splat.h"
 #include "runtime/src/Text.h"
+#include "runtime/src/cuda/PackKernel.h"
 #include "runtime/src/cuda/SplatKernel.h"
 #include "runtime/src/cuda/WeightUpload.h"
 #include "tests/runtime/CudaSession.h"
+
+#include <fstream>
+#include <numeric>
 
 using namespace smelt::tests;
 using namespace smelt::artifact;
@@ -15,16 +20,16 @@ using namespace smelt::runtime::cuda;
 namespace {
 
 // The packed matrix by the words of the layouts: tiles are walked as they lie, not addressed by a formula.
-std::vector<uint16_t> plainPack(DeviceLayout layout, size_t rows, size_t columns,
-                                const std::vector<uint16_t> &from) {
-  std::vector<uint16_t> out;
-  auto at = [&](size_t row, size_t column) {
-    return row < rows && column < columns ? from[row * columns + column] : uint16_t(0);
+// Element k of the packed matrix is element order[k] of the tensor; -1 is padding.
+std::vector<int64_t> packedOrder(DeviceLayout layout, size_t rows, size_t columns) {
+  std::vector<int64_t> out;
+  auto add = [&](size_t row, size_t column) {
+    out.push_back(row < rows && column < columns ? int64_t(row * columns + column) : -1);
   };
   if (layout != DeviceLayout::tiles) {
     for (size_t row = 0; row < rows; ++row) {
       for (size_t column = 0; column < (columns + 7) / 8 * 8; ++column) {
-        out.push_back(at(row, column));
+        add(row, column);
       }
     }
     return out;
@@ -36,50 +41,55 @@ std::vector<uint16_t> plainPack(DeviceLayout layout, size_t rows, size_t columns
         for (size_t blockLeft = left; blockLeft < std::min(left + 64, allColumns); blockLeft += 8) {
           for (size_t row = blockTop; row < blockTop + 8; ++row) {
             for (size_t column = blockLeft; column < blockLeft + 8; ++column) {
-              out.push_back(at(row, column));
+              add(row, column);
             }
           }
         }
       }
     }
   }
-  out.resize((out.size() + 63) / 64 * 64); // experts are 128 bytes apart
+  out.resize((out.size() + 63) / 64 * 64, -1); // experts are 128 bytes apart
   return out;
 }
 
-std::vector<uint16_t> counted(size_t count) {
-  std::vector<uint16_t> values(count);
-  for (size_t i = 0; i < count; ++i) {
-    values[i] = uint16_t(i * 7919 + 1);
+uint64_t elementCount(std::span<const uint64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), uint64_t(1), std::multiplies<>());
+}
+
+template <typename T> std::string messageOf(const Result<T> &result) {
+  return result.ok() ? "" : result.status().message;
+}
+
+std::vector<uint16_t> plainPack(const PackedShape &shape, const std::vector<uint16_t> &from) {
+  std::vector<uint16_t> out;
+  for (int64_t from_index : packedOrder(shape.layout, shape.rows, shape.columns)) {
+    out.push_back(from_index < 0 ? uint16_t(0) : from[size_t(from_index)]);
   }
-  return values;
+  return out;
 }
 
 constexpr std::pair<uint64_t, uint64_t> shapes[] = {{1, 1},    {8, 16},   {64, 64},  {63, 65}, {65, 63},
                                                     {40, 130}, {129, 72}, {72, 129}, {7, 300}};
 
-// A manifest of weights of these shapes, every kind of layout, and their places.
+// Weights of these shapes in every layout, beside those of the toy model.
 struct Weights {
   Weights() {
-    manifest = cudaToyManifest({1, 1});
-    manifest.weights.clear();
-    manifest.devices[0]->layouts.clear();
+    manifest = cudaToyManifest();
     for (auto [rows, columns] : shapes) {
       add("rows", {rows, columns}, 0, DeviceLayout::rows);
       add("tiles.{layer}.{expert}.down_proj", {rows, columns}, 3, DeviceLayout::tiles);
       add("vector_norm", {columns}, 0, DeviceLayout::vector);
       add("vector.bias", {columns}, 0, DeviceLayout::vector);
     }
-    builder.Finish(Manifest::Pack(builder, &manifest));
-    for (uint32_t i = 0; i < table().weights()->size(); ++i) {
-      const Weight &weight = *table().weights()->Get(i);
-      WeightPlace place{.shape = PackedShape(weight, manifest.devices[0]->layouts[i])};
-      place.layerStride =
-          roundUp(place.shape.bytes * std::max<uint32_t>(weight.experts(), 1), weightAlignment);
-      place.offset = plan.weightBytes;
-      plan.weightBytes += place.layerStride * std::max<uint32_t>(weight.layers(), 1);
-      plan.weights.push_back(place);
-    }
+    std::string path = folder.write("m.smelt", packArtifact(manifest, cudaToyCode()));
+    auto opened = Artifact::open(path);
+    REQUIRE(messageOf(opened) == "");
+    artifact = *opened;
+    smelt_session_options options = CudaToySession::defaults();
+    REQUIRE(resolveOptions(options).ok());
+    auto planned = planDevice(*artifact, *table().devices()->Get(0), options);
+    REQUIRE(planned.ok());
+    plan = std::move(*planned);
   }
   void add(const std::string &name, std::vector<uint64_t> shape, uint32_t experts, DeviceLayout layout) {
     auto weight = std::make_unique<WeightT>();
@@ -91,42 +101,76 @@ struct Weights {
     manifest.weights.push_back(std::move(weight));
     manifest.devices[0]->layouts.push_back(layout);
   }
-  const Manifest &table() const { return *flatbuffers::GetRoot<Manifest>(builder.GetBufferPointer()); }
+  const Manifest &table() const { return artifact->manifest(); }
 
+  // Calls visit(name, shape, place, its bytes into the memory of the weights) for every tensor.
+  void forEachTensor(auto visit) const {
+    for (uint32_t i = 0; i < plan.weights.size(); ++i) {
+      const Weight &weight = *table().weights()->Get(i);
+      const WeightPlace &place = plan.weights[i];
+      for (uint32_t layer = 0; layer < std::max<uint32_t>(weight.layers(), 1); ++layer) {
+        for (uint32_t expert = 0; expert < std::max<uint32_t>(weight.experts(), 1); ++expert) {
+          visit(expandName(weight.name()->string_view(), weight.first_layer() + layer, expert),
+                std::span(weight.shape()->data(), weight.shape()->size()), place.shape,
+                place.offset + layer * place.layerStride + expert * place.shape.bytes);
+        }
+      }
+    }
+  }
+  // What the device's memory must hold, from the values of each tensor.
+  std::vector<uint16_t> packed(auto valuesOf) const {
+    std::vector<uint16_t> memory(plan.weightBytes / 2);
+    forEachTensor([&](const std::string &name, auto tensorShape, const PackedShape &shape, uint64_t offset) {
+      std::vector<uint16_t> bytes = plainPack(shape, valuesOf(name, tensorShape));
+      REQUIRE(shape.bytes == 2 * bytes.size());
+      std::copy(bytes.begin(), bytes.end(), memory.begin() + long(offset / 2));
+    });
+    return memory;
+  }
+  std::string whereDiffers(const std::vector<uint16_t> &a, const std::vector<uint16_t> &b) const {
+    auto at = uint64_t(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin()) * 2;
+    std::string where = "nowhere";
+    forEachTensor([&](const std::string &name, auto, const PackedShape &shape, uint64_t offset) {
+      if (at < 2 * a.size() && offset <= at) {
+        where = name + " " + std::to_string(shape.rows) + " x " + std::to_string(shape.columns) +
+                ", element " + std::to_string((at - offset) / 2);
+      }
+    });
+    return where;
+  }
+
+  TemporaryFolder folder;
   ManifestT manifest;
-  flatbuffers::FlatBufferBuilder builder;
+  std::shared_ptr<const Artifact> artifact;
   DevicePlan plan;
 };
 
-} // namespace
-
-TEST_CASE("Packed weights are what the layouts say") {
-  for (auto [rows, columns] : shapes) {
-    for (DeviceLayout layout : {DeviceLayout::rows, DeviceLayout::tiles, DeviceLayout::vector}) {
-      WeightT table;
-      table.shape = {rows, columns};
-      if (layout == DeviceLayout::vector) {
-        table.shape = {columns};
-      }
-      table.name = "w";
-      table.dtype = DType::bf16;
-      flatbuffers::FlatBufferBuilder builder;
-      builder.Finish(Weight::Pack(builder, &table));
-      PackedShape shape(*flatbuffers::GetRoot<Weight>(builder.GetBufferPointer()), layout);
-      std::vector<uint16_t> from = counted(shape.rows * shape.columns);
-      std::vector<uint16_t> expected = plainPack(layout, shape.rows, shape.columns, from);
-      INFO(rows << " x " << columns << " in layout " << int(layout));
-      REQUIRE(shape.bytes == 2 * expected.size());
-      std::vector<uint16_t> packed(expected.size());
-      // In pieces, as the upload does.
-      for (uint64_t row = 0; row < shape.rows; row += tileSize) {
-        auto *out = reinterpret_cast<std::byte *>(packed.data() + row * shape.strideColumns);
-        packRows(shape, from.data(), row, std::min(row + tileSize, shape.rows), out);
-      }
-      CHECK((packed == expected));
-    }
+// Memory of the look-alike GPU for all weights.
+struct Gpu {
+  explicit Gpu(uint64_t bytes) {
+    auto opened = Device::open(0);
+    REQUIRE(opened.ok());
+    device = *opened;
+    auto made = createStream(device);
+    auto allocated = DeviceMemory::allocate(device, bytes, "a test");
+    REQUIRE((made.ok() && allocated.ok()));
+    stream = std::move(*made);
+    memory = std::move(*allocated);
   }
-}
+  std::vector<uint16_t> read() const {
+    std::vector<uint16_t> values(memory.size() / 2);
+    device->api.memcpyToHost(values.data(), memory.address(), memory.size(), stream.get());
+    REQUIRE(device->api.streamSynchronize(stream.get()) == 0);
+    return values;
+  }
+
+  Variable library{"SMELT_CUDA_LIBRARY", SMELT_TEST_CUDA};
+  DevicePointer device;
+  OwnedStream stream;
+  DeviceMemory memory;
+};
+
+} // namespace
 
 TEST_CASE("The runtime packs weights where the compiler's kernels look for them") {
   namespace compiler = smelt::codegen::cuda;
@@ -137,10 +181,12 @@ TEST_CASE("The runtime packs weights where the compiler's kernels look for them"
       CHECK(paddedRows(r) == uint64_t(compiler::paddedRows(rows)));
       CHECK(paddedColumns(c) == uint64_t(compiler::paddedColumns(columns)));
       CHECK(expertStride(r, c) == uint64_t(compiler::expertStride(rows, columns)));
+      std::vector<int64_t> order = packedOrder(DeviceLayout::tiles, r, c);
+      CHECK(expertStride(r, c) == 2 * order.size());
       for (int64_t i = 0; i * compiler::TILE < rows; ++i) {
         for (int64_t j = 0; j * compiler::TILE < columns; ++j) {
-          CHECK(tiledOffset(r, c, uint64_t(i * compiler::TILE), uint64_t(j * compiler::TILE)) ==
-                uint64_t(compiler::tileOffset(rows, columns, i, j)));
+          CHECK(order[size_t(compiler::tileOffset(rows, columns, i, j))] ==
+                i * compiler::TILE * columns + j * compiler::TILE);
         }
       }
     }
@@ -180,66 +226,107 @@ TEST_CASE("Hash weights have the mean and deviation asked for") {
 }
 
 TEST_CASE("A GPU generates hash weights in every layout") {
-  Variable library("SMELT_CUDA_LIBRARY", SMELT_TEST_CUDA);
   Weights weights;
-  auto device = Device::open(0);
-  REQUIRE(device.ok());
-  auto stream = createStream(*device);
-  auto memory = DeviceMemory::allocate(*device, weights.plan.weightBytes, "a test");
-  REQUIRE(memory.ok());
+  Gpu gpu(weights.plan.weightBytes);
   REQUIRE(
-      splatWeights(*device, weights.table(), weights.plan, 99, memory->address(), stream->get(), {}).ok());
-  std::vector<uint16_t> made(weights.plan.weightBytes / 2);
-  (*device)->api.memcpyToHost(made.data(), memory->address(), weights.plan.weightBytes, stream->get());
-  REQUIRE((*device)->api.streamSynchronize(stream->get()) == 0);
-  for (uint32_t i = 0; i < weights.plan.weights.size(); ++i) {
-    const Weight &weight = *weights.table().weights()->Get(i);
-    const WeightPlace &place = weights.plan.weights[i];
-    for (uint32_t layer = 0; layer < std::max<uint32_t>(weight.layers(), 1); ++layer) {
-      for (uint32_t expert = 0; expert < std::max<uint32_t>(weight.experts(), 1); ++expert) {
-        SplatTensor tensor = splatTensor(99, expandName(weight.name()->string_view(), layer, expert),
-                                         {weight.shape()->data(), weight.shape()->size()});
-        std::vector<uint16_t> values(place.shape.rows * place.shape.columns);
-        for (uint32_t k = 0; k < values.size(); ++k) {
-          values[k] = splatValue(tensor, k);
-        }
-        std::vector<uint16_t> expected =
-            plainPack(place.shape.layout, place.shape.rows, place.shape.columns, values);
-        auto begin =
-            made.begin() + long((place.offset + layer * place.layerStride + expert * place.shape.bytes) / 2);
-        INFO(weight.name()->str() << " layer " << layer << " expert " << expert);
-        REQUIRE(std::equal(expected.begin(), expected.end(), begin));
-      }
+      splatWeights(gpu.device, weights.table(), weights.plan, 99, gpu.memory.address(), gpu.stream.get(), {})
+          .ok());
+  std::vector<uint16_t> expected = weights.packed([](const std::string &name, auto shape) {
+    SplatTensor tensor = splatTensor(99, name, shape);
+    std::vector<uint16_t> values;
+    for (uint64_t k = 0, count = elementCount(shape); k < count; ++k) {
+      values.push_back(splatValue(tensor, uint32_t(k)));
     }
+    return values;
+  });
+  std::vector<uint16_t> made = gpu.read();
+  INFO(weights.whereDiffers(expected, made));
+  CHECK((made == expected));
+}
+
+TEST_CASE("A GPU packs the weights of files as the layouts say, whatever its buffers hold") {
+  Weights weights;
+  auto valuesOf = [](const std::string &name, auto shape) {
+    std::vector<uint16_t> values(elementCount(shape));
+    for (size_t k = 0; k < values.size(); ++k) { // none is zero, which padding is
+      values[k] = uint16_t(k * 7919 + std::hash<std::string>()(name)) | 1;
+    }
+    return values;
+  };
+  std::vector<RawTensor> tensors;
+  weights.forEachTensor([&](const std::string &name, auto shape, const PackedShape &, uint64_t) {
+    std::vector<uint16_t> values = valuesOf(name, shape);
+    tensors.push_back(
+        {.name = name,
+         .dtype = "BF16",
+         .shape = {shape.begin(), shape.end()},
+         .bytes = std::string(reinterpret_cast<const char *>(values.data()), 2 * values.size())});
+  });
+  std::string path = weights.folder.write("w.safetensors", packSafetensors(tensors));
+  auto bound = BoundWeights::bind(weights.artifact, std::span(&path, 1));
+  REQUIRE(messageOf(bound) == "");
+  std::vector<uint16_t> expected = weights.packed(valuesOf);
+
+  uint64_t fileBytes = weights.plan.memory.weights;
+  uint64_t least = stagingFor(weights.plan.weights, fileBytes, 0);
+  CHECK(least == 2 * 64 * 129); // 64 rows of the widest that has more
+  CHECK(weights.plan.stagingBytes == roundUp(fileBytes, 16));
+  // Tensors larger than a buffer; several experts in one and a piece of another; all in one.
+  for (uint64_t staging : {least, uint64_t(50000), fileBytes}) {
+    Gpu gpu(weights.plan.weightBytes);
+    weights.plan.stagingBytes = stagingFor(weights.plan.weights, fileBytes, staging);
+    Status status =
+        uploadWeights(gpu.device, **bound, weights.plan, gpu.memory.address(), gpu.stream.get(), 2, {});
+    REQUIRE(status.message == "");
+    std::vector<uint16_t> made = gpu.read();
+    INFO("buffers of " << weights.plan.stagingBytes << " bytes, " << weights.whereDiffers(expected, made));
+    CHECK((made == expected));
   }
 }
 
-TEST_CASE("Weights cross in as many batches as the staging buffers need") {
-  Variable library("SMELT_CUDA_LIBRARY", SMELT_TEST_CUDA);
-  ToyShape shape{3, 2};
-  CudaToySession session(shape); // opens the files
-  auto artifact = Artifact::open(session.folder.path("m.smelt"));
-  REQUIRE(artifact.ok());
-  std::string path = session.folder.path("w.safetensors");
+TEST_CASE("Loading stops when it is told to") {
+  CudaToySession toy; // writes the files
+  std::string path = toy.folder.path("w.safetensors");
+  auto artifact = Artifact::open(toy.folder.path("m.smelt"));
   auto bound = BoundWeights::bind(*artifact, std::span(&path, 1));
-  REQUIRE(bound.ok());
+  REQUIRE(messageOf(bound) == "");
   smelt_session_options options = CudaToySession::defaults();
   REQUIRE(resolveOptions(options).ok());
   auto plan = planDevice(**artifact, *(*artifact)->manifest().devices()->Get(0), options);
   REQUIRE(plan.ok());
-  auto device = Device::open(0);
-  auto stream = createStream(*device);
-  std::vector<std::vector<std::byte>> results;
-  for (uint64_t staging : {uint64_t(256), uint64_t(600), uint64_t(1) << 20}) {
-    auto memory = DeviceMemory::allocate(*device, plan->weightBytes, "a test");
-    REQUIRE(memory.ok());
-    REQUIRE(uploadWeights(*device, **bound, *plan, memory->address(), stream->get(), 2, {}, staging).ok());
-    std::vector<std::byte> &result = results.emplace_back(plan->weightBytes);
-    (*device)->api.memcpyToHost(result.data(), memory->address(), plan->weightBytes, stream->get());
-    REQUIRE((*device)->api.streamSynchronize(stream->get()) == 0);
+  Gpu gpu(plan->weightBytes);
+  plan->stagingBytes = stagingFor(plan->weights, plan->memory.weights, 0);
+  uint64_t calls = 0, last = 0;
+  auto stop = [&](uint64_t done, uint64_t total) {
+    last = done;
+    CHECK(total == plan->weightBytes);
+    return ++calls < 3;
+  };
+  Status status = uploadWeights(gpu.device, **bound, *plan, gpu.memory.address(), gpu.stream.get(), 2, stop);
+  CHECK(status.code == SMELT_interrupted);
+  CHECK(calls == 3);
+  CHECK(last > 0);
+}
+
+TEST_CASE("ptxas takes the kernels that the runtime carries, for every target, without spills or warnings") {
+  const std::string ptxas = "PATH=${CUDA_HOME:-/usr/local/cuda}/bin:$PATH; ptxas ";
+  if (std::system((ptxas + "--version >/dev/null 2>&1").c_str()) != 0) {
+    WARN("skipped: no ptxas in CUDA_HOME, /usr/local/cuda or PATH");
+    return;
   }
-  CHECK((results[0] == results[2]));
-  CHECK((results[1] == results[2]));
-  CHECK(
-      std::any_of(results[0].begin(), results[0].end(), [](std::byte byte) { return byte != std::byte(0); }));
+  TemporaryFolder folder;
+  for (auto [name, ptx] : {std::pair("splat", splatPtx), std::pair("pack", packPtx)}) {
+    std::string file = folder.write(std::string(name) + ".ptx", ptx);
+    for (const char *chip : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a"}) {
+      std::string log = folder.path("log");
+      int code =
+          std::system((ptxas + "-v -arch=" + chip + " -o /dev/null " + file + " >" + log + " 2>&1").c_str());
+      std::ifstream stream(log);
+      std::string text(std::istreambuf_iterator<char>(stream), {});
+      INFO(name << " for " << chip << ": " << text);
+      CHECK(code == 0);
+      CHECK_THAT(text, Catch::Contains("0 bytes spill stores, 0 bytes spill loads"));
+      CHECK_THAT(text, !Catch::Contains("warning") && !Catch::Contains("C75"));
+    }
+  }
 }

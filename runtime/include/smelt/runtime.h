@@ -203,7 +203,8 @@ typedef struct smelt_memory {
                               the sessions of one smelt_weights; not part of the total */
   uint64_t packed_huge;    /* of packed_weights, what the system has put in large pages by now; 0 before */
   uint64_t peak;           /* on the CPU: the most memory a process that only runs this session holds at once,
-                              docs/artifact.md says what counts; 0 on a device */
+                              docs/artifact.md says what counts. On a device: the most of its memory, total and what
+                              weights pass through while they are loaded from files */
 } smelt_memory;
 /* SMELT_input: an option is out of range. SMELT_memory: the sizes overflow. */
 smelt_status smelt_memory_needed(const smelt_artifact *artifact, const smelt_session_options *options,

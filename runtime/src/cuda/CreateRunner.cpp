@@ -87,6 +87,9 @@ Result<std::unique_ptr<StepRunner>> CudaRunner::create(std::shared_ptr<const Art
   if (!plan.ok()) {
     return plan.takeStatus();
   }
+  if (weights->splatSeed()) {
+    withoutStaging(*plan);
+  }
   options.isa = (*target)->name()->c_str();
   options.max_step_tokens = uint32_t(plan->extent.tokens);
   options.max_logit_rows = uint32_t(plan->extent.logitRows);

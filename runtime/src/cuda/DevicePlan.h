@@ -5,6 +5,8 @@
 #include "runtime/src/ProgramTables.h"
 #include "runtime/src/cuda/WeightLayout.h"
 
+#include <span>
+
 namespace smelt::runtime::cuda {
 
 // Steps whose sampled tokens may be on their way to the host.
@@ -46,8 +48,16 @@ struct DevicePlan {
   uint64_t inputBytes = 0;   // of any program; pinned on the host as well
   uint64_t logitBytes = 0;   // pinned on the host
   uint64_t sampledBytes = 0; // pinned on the host, all slots
-  smelt_memory memory = {};  // the same, as reported to users
+  // While weights are loaded from files: of each of two buffers on the device, and of two on the host.
+  uint64_t stagingBytes = 0;
+  smelt_memory memory = {}; // the same, as reported to users
 };
+
+// About `wanted` bytes, no more than the weights have in their files, but enough for what is packed at once.
+uint64_t stagingFor(std::span<const WeightPlace> weights, uint64_t fileBytes, uint64_t wanted);
+
+// Of a session whose weights are made on the device: nothing is staged.
+void withoutStaging(DevicePlan &plan);
 
 // Blocks along one dimension in a step of this extent; more than 2^31 are told as 2^31.
 uint64_t gridBlocks(const artifact::GridSize &size, const Extent &step);

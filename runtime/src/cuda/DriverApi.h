@@ -80,6 +80,7 @@ enum CaptureMode : int { capture_mode_thread_local = 1 };
   X(streamCreate, "cuStreamCreate", (Stream * stream, unsigned flags))                                       \
   X(streamDestroy, "cuStreamDestroy_v2", (Stream stream))                                                    \
   X(streamSynchronize, "cuStreamSynchronize", (Stream stream))                                               \
+  X(streamWaitEvent, "cuStreamWaitEvent", (Stream stream, Event event, unsigned flags))                      \
   X(streamBeginCapture, "cuStreamBeginCapture_v2", (Stream stream, int mode))                                \
   X(streamEndCapture, "cuStreamEndCapture", (Stream stream, Graph * graph))                                  \
   X(graphInstantiate, "cuGraphInstantiateWithFlags",                                                         \

@@ -3,6 +3,7 @@
 #include "runtime/src/Splat.h"
 #include "runtime/src/Text.h"
 #include "runtime/src/cuda/Module.h"
+#include "runtime/src/cuda/PackedOffsetPtx.h"
 
 #include <fmt/format.h>
 
@@ -31,9 +32,9 @@ const char *const splatPtx = R"(
     .param .f32 scale,
     .param .f32 mean)
 {
-    .reg .pred %p<4>;
+    .reg .pred %p<3>;
     .reg .b16 %h<2>;
-    .reg .b32 %r<40>;
+    .reg .b32 %r<12>, %row, %column, %stride_rows, %stride_columns, %tiled, %offset;
     .reg .f32 %f<4>;
     .reg .b64 %rd<4>;
 
@@ -90,38 +91,15 @@ const char *const splatPtx = R"(
     setp.lt.u32 %p2, %r5, %r6;
     selp.b32 %r10, %r10, 0, %p2;
 
-    // r12: where the element lies, in elements
-    shr.u32 %r13, %r4, 6;
-    shl.b32 %r13, %r13, 6;
-    shr.u32 %r14, %r5, 6;
-    shl.b32 %r14, %r14, 6;
-    ld.param.u32 %r15, [stride_rows];
-    sub.u32 %r15, %r15, %r13;
-    min.u32 %r15, %r15, 64;
-    sub.u32 %r16, %r3, %r14;
-    min.u32 %r16, %r16, 64;
-    mul.lo.u32 %r12, %r13, %r3;
-    mad.lo.u32 %r12, %r14, %r15, %r12;
-    and.b32 %r17, %r4, 63;
-    shr.u32 %r17, %r17, 3;
-    and.b32 %r18, %r5, 63;
-    shr.u32 %r18, %r18, 3;
-    shr.u32 %r16, %r16, 3;
-    mad.lo.u32 %r17, %r17, %r16, %r18;
-    shl.b32 %r17, %r17, 6;
-    add.u32 %r12, %r12, %r17;
-    and.b32 %r17, %r4, 7;
-    shl.b32 %r17, %r17, 3;
-    add.u32 %r12, %r12, %r17;
-    and.b32 %r17, %r5, 7;
-    add.u32 %r12, %r12, %r17;
-    ld.param.u32 %r19, [tiled];
-    setp.ne.u32 %p3, %r19, 0;
-    selp.b32 %r12, %r12, %r1, %p3;
-
+    mov.b32 %row, %r4;
+    mov.b32 %column, %r5;
+    mov.b32 %stride_columns, %r3;
+    ld.param.u32 %stride_rows, [stride_rows];
+    ld.param.u32 %tiled, [tiled];
+)" SMELT_PACKED_OFFSET_PTX R"(
     ld.param.u64 %rd1, [address];
     cvta.to.global.u64 %rd1, %rd1;
-    mul.wide.u32 %rd2, %r12, 2;
+    mul.wide.u32 %rd2, %offset, 2;
     add.s64 %rd1, %rd1, %rd2;
     cvt.u16.u32 %h1, %r10;
     st.global.u16 [%rd1], %h1;

@@ -21,11 +21,12 @@ PackedShape::PackedShape(const artifact::Weight &weight, DeviceLayout layout) : 
   }
   rows = shape.Get(0);
   columns = shape.Get(1);
-  bool tiled = layout == DeviceLayout::tiles;
-  strideRows = tiled ? paddedRows(rows) : rows;
-  strideColumns = tiled ? paddedColumns(columns) : rowStride(columns);
-  bytes = tiled ? expertStride(rows, columns) : 2 * rows * strideColumns;
+  strideRows = tiled() ? paddedRows(rows) : rows;
+  strideColumns = tiled() ? paddedColumns(columns) : rowStride(columns);
+  bytes = tiled() ? expertStride(rows, columns) : 2 * rows * strideColumns;
 }
+
+bool PackedShape::tiled() const { return layout == DeviceLayout::tiles; }
 
 bool packedSizeFits(const artifact::Weight &weight) {
   constexpr uint64_t maxElements = uint64_t(1) << 39;

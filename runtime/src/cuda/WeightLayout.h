@@ -1,5 +1,6 @@
 // How weights lie in the memory of a device: the formulas of compiler/Codegen/CUDA/WeightPacking.h, by which
-// kernels address them, repeated here because the runtime stands alone. tests/runtime compares the two.
+// kernels address them, repeated here because the runtime stands alone. tests/runtime compares the two. The
+// runtime's own kernels follow runtime/src/cuda/PackedOffsetPtx.h.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,6 @@ constexpr uint64_t rowStride(uint64_t columns) { return roundUp(columns, 8); }
 // Layout `tiles`.
 constexpr uint64_t paddedRows(uint64_t rows) { return roundUp(rows, 8); }
 constexpr uint64_t paddedColumns(uint64_t columns) { return roundUp(columns, 16); }
-// Elements from the start of a matrix to element (row, column).
-constexpr uint64_t tiledOffset(uint64_t rows, uint64_t columns, uint64_t row, uint64_t column) {
-  uint64_t i = row / tileSize, j = column / tileSize;
-  uint64_t below = paddedRows(rows) - i * tileSize, right = paddedColumns(columns) - j * tileSize;
-  uint64_t height = below < tileSize ? below : tileSize, width = right < tileSize ? right : tileSize;
-  uint64_t a = row % tileSize / 8, b = column % tileSize / 8;
-  return i * tileSize * paddedColumns(columns) + j * tileSize * height + 64 * (a * (width / 8) + b) +
-         row % 8 * 8 + column % 8;
-}
 // Bytes from one expert to the next.
 constexpr uint64_t expertStride(uint64_t rows, uint64_t columns) {
   return roundUp(2 * paddedRows(rows) * paddedColumns(columns), 128);
@@ -39,6 +31,12 @@ constexpr uint64_t expertStride(uint64_t rows, uint64_t columns) {
 // One tensor of a weight as a bf16 matrix: [1][elements] for layout `vector`.
 struct PackedShape {
   PackedShape(const artifact::Weight &weight, artifact::DeviceLayout layout);
+
+  // Whether the packed tensor is the bytes of its file, with zeros behind them.
+  bool isPlain() const { return !tiled() && (rows == 1 || columns == strideColumns); }
+  // Rows between multiples of this are packed by themselves.
+  uint64_t rowStep() const { return tiled() ? tileSize : 1; }
+  bool tiled() const;
 
   artifact::DeviceLayout layout;
   uint64_t rows = 0, columns = 0; // of the tensor in its file
