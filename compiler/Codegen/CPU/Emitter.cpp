@@ -122,10 +122,16 @@ void Emitter::storeMasked(Value value, Value address, Value mask, unsigned align
   LLVM::MaskedStoreOp::create(builder, loc, value, address, mask, builder.getI32IntegerAttr(alignment));
 }
 
-void Emitter::prefetch(Value address) {
-  constexpr unsigned read = 0, secondLevel = 2, data = 1;
-  LLVM::Prefetch::create(builder, loc, address, read, secondLevel, data);
+namespace {
+// llvm.prefetch of data to be read; `locality` 3 is the L1 cache, 2 the L2.
+void prefetchData(OpBuilder &builder, Location loc, Value address, unsigned locality) {
+  constexpr unsigned read = 0, data = 1;
+  LLVM::Prefetch::create(builder, loc, address, read, locality, data);
 }
+} // namespace
+
+void Emitter::prefetch(Value address) { prefetchData(builder, loc, address, 2); }
+void Emitter::prefetchNear(Value address) { prefetchData(builder, loc, address, 3); }
 
 Values Emitter::loop(Value begin, Value end, Value step, ValueRange init, const LoopBody &body) {
   auto loop = scf::ForOp::create(builder, loc, begin, end, step, init,

@@ -88,7 +88,8 @@ public:
   Value lanesBelow(Value count, int64_t lanes);
   Value loadMasked(Type type, Value address, Value mask, unsigned alignment = 4);
   void storeMasked(Value value, Value address, Value mask, unsigned alignment = 4);
-  void prefetch(Value address); // into the L2 cache
+  void prefetch(Value address);     // into the L2 cache
+  void prefetchNear(Value address); // into the L1 cache
 
   // Control flow.
   using LoopBody = std::function<Values(Value iv, mlir::ValueRange carried)>;

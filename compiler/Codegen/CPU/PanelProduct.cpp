@@ -15,9 +15,13 @@ constexpr unsigned kPanelAlignment = 64;
 constexpr int64_t kUnitPanels = 8;
 // Units a matrix is cut into at least, if it has the panels: workers that finish early find another.
 constexpr int64_t kFewestUnits = 4;
-// Tiles of fewer rows read weights as fast as memory gives them, so there is nothing to gain by reading
-// ahead.
+// Tiles of fewer rows read weights as fast as memory gives them: there is no time to bring in the next tile's
+// meanwhile.
 constexpr int64_t kFewestReadAheadRows = 4;
+// They have this many lines of each panel under way instead, the next tile's included: a core's own prefetcher
+// starts anew at every panel and page. 8 panels of 8 lines are several times the misses a core has at once.
+constexpr int64_t kLinesAhead = 8;
+constexpr int64_t kLine = 64; // bytes
 } // namespace
 
 int64_t panelCount(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
@@ -71,18 +75,16 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
                        : Value();
       e.loop(e.c(0), operands.panels, width, [&](Value panel) {
         Values next;
-        if (pace) {
-          next = elsewhere ? panelsAt(operands.following, panel, bytes)
-                           : panelsAfter(operands, e.add(panel, width));
+        if (!elsewhere) {
+          next = panelsAfter(operands, e.add(panel, width));
+        } else if (pace) {
+          next = panelsAt(operands.following, panel, bytes);
         }
         e.loop(row, end, shape.rows, [&](Value r) {
-          ReadAhead ahead;
-          if (pace) {
-            Value read = e.mul(e.div(e.sub(r, row), shape.rows), e.mul(pace, steps()));
-            for (Value address : next) {
-              ahead.addresses.push_back(e.at(address, e.builder.getI8Type(), read));
-            }
-            ahead.pace = pace;
+          Value read = pace ? e.mul(e.div(e.sub(r, row), shape.rows), e.mul(pace, steps())) : e.c(0);
+          ReadAhead ahead{{}, pace};
+          for (Value address : next) {
+            ahead.addresses.push_back(e.at(address, e.builder.getI8Type(), read));
           }
           tile(operands, scratch, r, panel, shape, ahead, epilogue);
         });
@@ -142,7 +144,8 @@ void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Valu
                      initialSums(operands, row, panel, shape, width, 0, matrices));
   } else {
     for (int64_t m = 0; m < matrices; ++m) {
-      Values sums = accumulate(rowAddress, shape.rows, addresses[m], ahead,
+      ReadAhead own = ahead.pace || ahead.addresses.empty() ? ahead : ReadAhead{{ahead.addresses[m]}, {}};
+      Values sums = accumulate(rowAddress, shape.rows, addresses[m], own,
                                initialSums(operands, row, panel, shape, width, m, m + 1));
       for (int64_t r = 0; m + 1 < matrices && r < shape.rows; ++r) {
         for (int64_t v = 0; v < per; ++v) {
@@ -199,20 +202,59 @@ Values PanelProduct::initialSums(const Operands &operands, Value row, Value pane
 Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
                                 const ReadAhead &ahead, Values sums) {
   if (weights == WeightType::i8) {
-    return accumulateQuantized(rowAddress, rowCount, panels, std::move(sums));
+    return accumulateQuantized(rowAddress, rowCount, panels, panelsFollowing(ahead, panels.size()),
+                               std::move(sums));
   }
-  return e.loop(e.c(0), e.c(steps()), e.c(1), sums, [&](Value k, ValueRange carried) {
-    Values next(carried);
-    for (Value address : ahead.addresses) {
-      e.prefetch(e.at(address, e.builder.getI8Type(), e.mul(k, ahead.pace)));
+  // Steps [begin, end), each of which first brings in what `read` says.
+  auto steps = [&](int64_t begin, int64_t end, const std::function<void(Value k)> &read) {
+    sums = e.loop(e.c(begin), e.c(end), e.c(1), sums, [&](Value k, ValueRange carried) {
+      Values next(carried);
+      read(k);
+      step(rowAddress, rowCount, panels, k, next);
+      return next;
+    });
+  };
+  Type byte = e.builder.getI8Type();
+  if (ahead.pace || ahead.addresses.empty()) {
+    steps(0, this->steps(), [&](Value k) {
+      for (Value address : ahead.addresses) {
+        e.prefetch(e.at(address, byte, e.mul(k, ahead.pace)));
+      }
+    });
+    return sums;
+  }
+  int64_t last = std::max<int64_t>(0, this->steps() - kLinesAhead);
+  steps(0, last, [&](Value k) {
+    for (Value panel : panels) {
+      e.prefetchNear(e.at(panel, byte, e.mul(e.add(k, kLinesAhead), kLine)));
     }
-    step(rowAddress, rowCount, panels, k, next);
-    return next;
   });
+  Values following = panelsFollowing(ahead, panels.size());
+  steps(last, this->steps(), [&](Value k) {
+    for (Value panel : following) {
+      e.prefetchNear(e.at(panel, byte, e.mul(e.sub(k, last), kLine)));
+    }
+  });
+  return sums;
+}
+
+// By pointer of a tile of few rows: the panel in its place in the next tile.
+Values PanelProduct::panelsFollowing(const ReadAhead &ahead, size_t pointers) {
+  Values panels;
+  if (ahead.pace || ahead.addresses.empty()) {
+    return panels;
+  }
+  int64_t width = pointers / ahead.addresses.size();
+  for (Value first : ahead.addresses) {
+    for (int64_t i = 0; i < width; ++i) {
+      panels.push_back(e.at(first, e.builder.getI8Type(), i * panelBytes()));
+    }
+  }
+  return panels;
 }
 
 Values PanelProduct::accumulateQuantized(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
-                                         Values sums) {
+                                         ArrayRef<Value> following, Values sums) {
   QuantPanels reader(e, depth);
   auto addProducts = [&](Value k, const QuantPanels::Weights &w, ValueRange carried) {
     Values next(carried);
@@ -230,7 +272,8 @@ Values PanelProduct::accumulateQuantized(Value rowAddress, int64_t rowCount, Arr
     }
     return next;
   };
-  return reader.forGroups(panels, e.c(0), e.c(reader.wholeBlocks()), reader.hasTail(), sums, addProducts);
+  return reader.forGroups({panels, following}, e.c(0), e.c(reader.wholeBlocks()), reader.hasTail(), sums,
+                          addProducts);
 }
 
 void PanelProduct::step(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels, Value k, Values &sums) {

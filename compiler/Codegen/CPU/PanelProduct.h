@@ -69,10 +69,12 @@ public:
   void run(const Operands &operands, Value scratch, const Epilogue &epilogue);
 
 private:
-  // Weights to bring into the L2 cache while a tile is multiplied: of each matrix `pace` bytes for every step
-  // of k, so that the tiles above each other share out the reading of the panels that come next.
+  // Weights to bring in while a tile is multiplied. Tall tiles: of each matrix `pace` bytes for every step of
+  // k into the L2 cache, so that the tiles above each other share out the reading of the panels that come
+  // next. Tiles of few rows have no pace: they read their own panels a little ahead into the L1 cache, and at
+  // the end of them the next tile's, which start at the addresses.
   struct ReadAhead {
-    Values addresses;
+    Values addresses; // by matrix
     Value pace;
   };
   Values panelsAfter(const Operands &operands, Value next);
@@ -82,7 +84,9 @@ private:
   // Adds to `sums`: by row, then panel pointer, then vector.
   Values accumulate(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, const ReadAhead &ahead,
                     Values sums);
-  Values accumulateQuantized(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, Values sums);
+  Values accumulateQuantized(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels,
+                             llvm::ArrayRef<Value> following, Values sums);
+  Values panelsFollowing(const ReadAhead &ahead, size_t pointers);
   // Of a tile from `row` and `panel` on, with the panels of matrices [begin, end).
   Values initialSums(const Operands &operands, Value row, Value panel, const RegisterTile &shape,
                      int64_t width, int64_t begin, int64_t end);

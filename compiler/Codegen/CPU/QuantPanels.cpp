@@ -11,9 +11,10 @@ constexpr int64_t kLine = 64; // bytes
 constexpr int64_t kBlockGroups = kQuantBlock / kQuantGroup;
 // A line of scales and the codes of its two blocks.
 constexpr int64_t kPairBytes = kLine + 2 * kBlockGroups * kLine;
-// How far ahead of a line its panel is brought into the L2 cache: decoding takes so many instructions for a
-// line that reading does not run ahead by itself.
-constexpr int64_t kReadAhead = 8 * kLine;
+// How far ahead of a line its panel is brought into the L1 cache, the lines of a block: decoding takes so many
+// instructions for a line that reading does not run ahead by itself. The line after those is read ahead too,
+// once a block, since a line of scales lies in front of every other block.
+constexpr int64_t kReadAhead = kBlockGroups * kLine;
 constexpr int32_t kLowBase = 0x4b000000;  // 2^23 as f32: bit 0 is worth 1
 constexpr int32_t kHighBase = 0x47000000; // 2^15 as f32: bit 8 is worth 1
 
@@ -35,38 +36,43 @@ int64_t QuantPanels::panelBytes() const {
   return (lines + (lines + 2 * kBlockGroups - 1) / (2 * kBlockGroups)) * kLine;
 }
 
-Values QuantPanels::forGroups(ArrayRef<Value> panels, Value first, Value end, bool tail, ValueRange init,
+Values QuantPanels::forGroups(const Streams &streams, Value first, Value end, bool tail, ValueRange init,
                               const Body &body) {
+  Value last = tail ? e.c(-1) : e.sub(end, 1);
   Values carried = e.loop(first, end, e.c(1), init, [&](Value block, ValueRange values) {
-    return overBlock(panels, block, kBlockGroups, values, body);
+    return overBlock(streams, block, e.equal(block, last), kBlockGroups, values, body);
   });
   if (!tail) {
     return carried;
   }
   int64_t groups = paddedDepth() % kQuantBlock / kQuantGroup;
-  return overBlock(panels, e.c(wholeBlocks()), groups ? groups : kBlockGroups, carried, body);
+  Value always = e.equal(e.c(0), e.c(0));
+  return overBlock(streams, e.c(wholeBlocks()), always, groups ? groups : kBlockGroups, carried, body);
 }
 
-Values QuantPanels::overBlock(ArrayRef<Value> panels, Value block, int64_t groups, ValueRange init,
-                              const Body &body) {
+Values QuantPanels::overBlock(const Streams &streams, Value block, Value isLast, int64_t groups,
+                              ValueRange init, const Body &body) {
   Type byte = e.builder.getI8Type();
   Value pair = e.mul(e.div(block, 2), kPairBytes), second = e.rem(block, 2);
   Value scaleOffset = e.add(pair, e.mul(second, kLine / 2));
   Value codeOffset = e.add(e.add(pair, kLine), e.mul(second, kBlockGroups * kLine));
   llvm::SmallVector<llvm::SmallVector<Scale, 2>> scales;
-  Values codes;
-  for (Value panel : panels) {
+  Values codes, ahead;
+  for (auto [i, panel] : llvm::enumerate(streams.panels)) {
     llvm::SmallVector<Scale, 2> &mine = scales.emplace_back();
     for (int64_t v = 0; v < vectors(); ++v) {
       mine.push_back(loadScale(e.at(panel, byte, e.add(scaleOffset, 2 * v * e.lanes()))));
     }
     codes.push_back(e.at(panel, byte, codeOffset));
+    Value own = e.at(codes.back(), byte, kReadAhead);
+    ahead.push_back(streams.following.empty() ? own : e.select(isLast, streams.following[i], own));
+    e.prefetchNear(e.at(ahead.back(), byte, kReadAhead));
   }
   return e.loop(e.c(0), e.c(groups), e.c(1), init, [&](Value group, ValueRange carried) {
     Weights weights;
     for (auto [panel, address] : llvm::enumerate(codes)) {
       llvm::SmallVector<Values, 2> &mine = weights.emplace_back();
-      e.prefetch(e.at(address, byte, e.add(e.mul(group, kLine), kReadAhead)));
+      e.prefetchNear(e.at(ahead[panel], byte, e.mul(group, kLine)));
       for (int64_t v = 0; v < vectors(); ++v) {
         Value line = e.at(address, byte, e.add(e.mul(group, kLine), 4 * v * e.lanes()));
         mine.push_back(decode(e.load(e.vec(e.i32(), e.lanes()), line, kLine / vectors()), scales[panel][v]));

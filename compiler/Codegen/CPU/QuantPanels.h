@@ -33,15 +33,19 @@ public:
   // `k` is that of the group's first weights. Returns what is carried on.
   using Body = std::function<Values(Value k, const Weights &weights, mlir::ValueRange carried)>;
 
+  // Panels read side by side, and those read after them in their places, if that is known.
+  struct Streams {
+    llvm::ArrayRef<Value> panels, following = {};
+  };
   // Calls body for each group of the whole blocks [first, end), then of the tail if asked to, in rising k.
-  Values forGroups(llvm::ArrayRef<Value> panels, Value first, Value end, bool tail, mlir::ValueRange init,
+  Values forGroups(const Streams &streams, Value first, Value end, bool tail, mlir::ValueRange init,
                    const Body &body);
 
 private:
   struct Scale {
     Value scale, low, high; // low: -(2^23 + 128) * scale, high: -(2^15 + 128) * scale
   };
-  Values overBlock(llvm::ArrayRef<Value> panels, Value block, int64_t groups, mlir::ValueRange init,
+  Values overBlock(const Streams &streams, Value block, Value isLast, int64_t groups, mlir::ValueRange init,
                    const Body &body);
   Scale loadScale(Value address);
   Values decode(Value codes, const Scale &scale);

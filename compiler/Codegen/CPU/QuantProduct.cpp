@@ -142,7 +142,7 @@ void QuantProduct::decode(const PanelProduct::Operands &operands, const Chunk &c
     e.loop(e.c(0), operands.panels, 1, [&](Value index) {
       Value from = e.at(operands.matrices[m], byte, e.mul(e.add(operands.first, index), panels.panelBytes()));
       Value to = e.at(decoded, byte, e.mul(e.add(index, m * decodedPanels()), panelBytes));
-      panels.forGroups({from}, chunk.block, end, tail, {},
+      panels.forGroups({{from}}, chunk.block, end, tail, {},
                        [&](Value k, const QuantPanels::Weights &weights, ValueRange) {
                          Value line = e.at(to, e.f32(), e.mul(e.sub(k, firstK), kPanelColumns));
                          for (auto [v, values] : llvm::enumerate(weights[0])) {
