@@ -73,6 +73,23 @@ void DeviceBuffer::writeBytes(const void *from, size_t bytes) {
   check(call("cuMemcpyHtoD_v2", static_cast<CUdeviceptr>(device_address), from, bytes));
 }
 
+void DeviceBuffer::countAccesses() {
+  const auto begin =
+      reinterpret_cast<bool (*)(uint64_t)>(TestDevice::get().symbol("smelt_test_cuda_count_accesses"));
+  if (!begin(device_address)) {
+    throw CudaError(CUDA_ERROR_INVALID_VALUE, "nothing to count", "the buffer is empty");
+  }
+}
+std::vector<uint8_t> DeviceBuffer::counts(bool writes) const {
+  const auto get = reinterpret_cast<const uint8_t *(*)(uint64_t, bool)>(
+      TestDevice::get().symbol("smelt_test_cuda_access_counts"));
+  const uint8_t *from = get(device_address, writes);
+  if (!from) {
+    throw CudaError(CUDA_ERROR_INVALID_VALUE, "nobody counts", "countAccesses() comes first");
+  }
+  return {from, from + byte_count};
+}
+
 TestModule::TestModule(TestModule &&other) noexcept : handle(std::exchange(other.handle, nullptr)) {}
 TestModule::~TestModule() {
   if (handle) {

@@ -36,6 +36,11 @@ public:
   DeviceBuffer &operator=(DeviceBuffer &&other) noexcept;
   ~DeviceBuffer();
   uint64_t address() const { return device_address; }
+  /// On a look-alike: counts from now on how often kernels read and write each byte (255 is many; lanes
+  /// that read the same bytes at once are one).
+  void countAccesses();
+  std::vector<uint8_t> reads() const { return counts(false); }
+  std::vector<uint8_t> writes() const { return counts(true); }
   size_t bytes() const { return byte_count; }
   template <class T> std::vector<T> read() const {
     std::vector<T> values(byte_count / sizeof(T));
@@ -49,6 +54,7 @@ public:
 private:
   friend class TestDevice;
   DeviceBuffer(uint64_t address, size_t bytes) : device_address(address), byte_count(bytes) {}
+  std::vector<uint8_t> counts(bool writes) const;
   void readBytes(void *to, size_t bytes) const;
   void writeBytes(const void *from, size_t bytes);
   uint64_t device_address = 0;

@@ -32,13 +32,17 @@ int64_t evaluate(const cuda::GridSize &size, const StepSizes &step) {
   return size.limit ? std::min(blocks, size.limit) : blocks;
 }
 
-DeviceKernel::DeviceKernel(const cuda::KernelRequest &request, const std::string &chip) {
+DeviceKernel::DeviceKernel(const cuda::KernelRequest &request, const std::string &chip,
+                           const std::function<void(std::string &ptx)> &edit) {
   cuda::CompileOptions options;
   options.ptx_only = true;
   std::string error;
   bool compiles = cuda::compileKernels({request}, *cuda::findTarget(chip), options, compiled, error);
   INFO(error);
   REQUIRE(compiles);
+  if (edit) {
+    edit(compiled.ptx);
+  }
   module = std::make_unique<tests::TestModule>(TestDevice::get().load(compiled.ptx));
 }
 
@@ -92,55 +96,64 @@ Floats randomFloats(size_t count, uint32_t seed, float scale) {
   return values;
 }
 
-namespace {
-
-void packRows(const uint16_t *from, int64_t rows, int64_t columns, std::vector<uint16_t> &to) {
-  int64_t stride = cuda::rowStride(columns);
-  to.assign(rows * stride, 0);
-  for (int64_t r = 0; r < rows; ++r) {
-    std::copy_n(from + r * columns, columns, to.data() + r * stride);
-  }
-}
-
-void packTiles(const uint16_t *from, int64_t rows, int64_t columns, uint16_t *to) {
-  using cuda::TILE;
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) {
-      int64_t i = r / TILE, j = c / TILE;
-      int64_t width = std::min(TILE, cuda::paddedColumns(columns) - j * TILE);
-      int64_t block = (r % TILE / 8) * (width / 8) + c % TILE / 8;
-      to[cuda::tileOffset(rows, columns, i, j) + 64 * block + r % 8 * 8 + c % 8] = from[r * columns + c];
-    }
-  }
-}
-
-} // namespace
-
 Weights::Weights(Layout layout, int64_t rows, int64_t columns, uint32_t seed, float scale, float offset,
                  int64_t matrices)
-    : rows(rows), columns(columns), values(randomFloats(matrices * rows * columns, seed, scale)),
-      buffer(blank(16)) {
-  std::vector<uint16_t> bits(values.size()), packed;
-  for (size_t i = 0; i < bits.size(); ++i) {
-    bits[i] = roundToBf16(values[i] + offset);
-    values[i] = bf16ToFloat(bits[i]);
-  }
-  switch (layout) {
-  case Layout::vector:
-    packed = bits;
-    break;
-  case Layout::rows:
-    packRows(bits.data(), rows, columns, packed);
-    break;
-  case Layout::tiles:
-    int64_t stride = cuda::expertStride(rows, columns) / 2;
-    packed.assign(matrices * stride, 0);
-    for (int64_t m = 0; m < matrices; ++m) {
-      packTiles(bits.data() + m * rows * columns, rows, columns, packed.data() + m * stride);
+    : layout(layout), rows(rows), columns(columns), matrices(matrices),
+      values(randomFloats(matrices * rows * columns, seed, scale)), buffer(blank(16)) {
+  int64_t elements = layout == Layout::rows    ? rows * cuda::rowStride(columns)
+                     : layout == Layout::tiles ? matrices * cuda::expertStride(rows, columns) / 2
+                                               : matrices * rows * columns;
+  std::vector<uint16_t> packed(elements, 0);
+  for (int64_t m = 0, i = 0; m < matrices; ++m) {
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < columns; ++c, ++i) {
+        uint16_t bits = roundToBf16(values[i] + offset);
+        values[i] = bf16ToFloat(bits);
+        packed[place(m, r, c)] = bits;
+      }
     }
-    break;
   }
   buffer = TestDevice::get().upload(packed);
+}
+
+int64_t Weights::place(int64_t matrix, int64_t row, int64_t column) const {
+  using cuda::TILE;
+  switch (layout) {
+  case Layout::vector:
+    return (matrix * rows + row) * columns + column;
+  case Layout::rows:
+    return row * cuda::rowStride(columns) + column;
+  case Layout::tiles:
+    break;
+  }
+  int64_t i = row / TILE, j = column / TILE;
+  int64_t width = std::min(TILE, cuda::paddedColumns(columns) - j * TILE);
+  int64_t block = (row % TILE / 8) * (width / 8) + column % TILE / 8;
+  return matrix * cuda::expertStride(rows, columns) / 2 + cuda::tileOffset(rows, columns, i, j) + 64 * block +
+         row % 8 * 8 + column % 8;
+}
+
+WeightTraffic Weights::traffic() const {
+  std::vector<uint8_t> counts = buffer.reads();
+  WeightTraffic traffic;
+  for (uint8_t count : counts) {
+    traffic.bytes += count;
+  }
+  traffic.padding_bytes = traffic.bytes;
+  for (int64_t m = 0; m < matrices; ++m) {
+    for (int64_t r = 0; r < rows; ++r) {
+      bool repeated = false;
+      for (int64_t c = 0; c < columns; ++c) {
+        for (int64_t byte = 2 * place(m, r, c), end = byte + 2; byte < end; ++byte) {
+          traffic.padding_bytes -= counts[byte];
+          traffic.unread_bytes += counts[byte] == 0;
+          repeated |= counts[byte] > 1;
+        }
+      }
+      traffic.repeated_rows += repeated;
+    }
+  }
+  return traffic;
 }
 
 double relativeError(const Floats &a, const std::vector<double> &b) {

@@ -33,7 +33,9 @@ int64_t evaluate(const cuda::GridSize &size, const StepSizes &step);
 // One kernel, loaded on the test device.
 class DeviceKernel {
 public:
-  explicit DeviceKernel(const cuda::KernelRequest &request, const std::string &chip = "sm_90a");
+  // `edit` changes the PTX before it is loaded.
+  explicit DeviceKernel(const cuda::KernelRequest &request, const std::string &chip = "sm_90a",
+                        const std::function<void(std::string &ptx)> &edit = {});
   // Runs all stages; scratch is NaN at first. Fails the test if a stage leaves a ticket behind.
   void run(const std::vector<uint64_t> &bindings, const std::vector<int32_t> &constants,
            const StepSizes &step) const;
@@ -61,6 +63,14 @@ float bf16ToFloat(uint16_t bits);
 // Deterministic normal values.
 Floats randomFloats(size_t count, uint32_t seed, float scale = 1.0f);
 
+// What kernels have read of a matrix, or of several of one shape, since countAccesses().
+struct WeightTraffic {
+  int64_t bytes = 0;         // loaded, elements of the matrix and padding together
+  int64_t padding_bytes = 0; // of these
+  int64_t unread_bytes = 0;  // of elements that nobody has loaded
+  int64_t repeated_rows = 0; // that were loaded more than once, in part or as a whole
+};
+
 // A bf16 matrix, or several of one shape, as numbers and on the device.
 class Weights {
 public:
@@ -73,9 +83,15 @@ public:
     return values[(matrix * rows + row) * columns + column];
   }
   float operator[](int64_t i) const { return values[i]; }
+  void countAccesses() { buffer.countAccesses(); }
+  WeightTraffic traffic() const;
 
 private:
-  int64_t rows, columns;
+  // Where an element lies on the device, in elements.
+  int64_t place(int64_t matrix, int64_t row, int64_t column) const;
+
+  Layout layout;
+  int64_t rows, columns, matrices;
   Floats values;
   tests::DeviceBuffer buffer;
 };

@@ -1,8 +1,8 @@
 // What must be in the PTX of short steps, and what ptxas makes of it.
 #include "tests/compiler/Codegen/CUDA/CudaHarness.h"
+#include "tests/compiler/Codegen/CUDA/PublishedCell.h"
 
 #include "compiler/Codegen/CUDA/Ptxas.h"
-#include "dialect/IR/KernelSignature.h"
 
 #include <catch2/catch.hpp>
 
@@ -11,54 +11,6 @@ using namespace smelt::codegen::cuda;
 using namespace smelt::codegen::test;
 
 namespace {
-
-// The kernels of one layer, and around the layers, of the 1.6B cell.
-struct Cell {
-  std::vector<KernelRequest> layer, ends, sampling;
-};
-
-Cell publishedCell() {
-  constexpr int64_t hidden = 1848, query = 36, kv = 9, dim = 42, experts = 504, topK = 8, features = 616;
-  Params expertParams = {
-      {"hidden", hidden}, {"expert_hidden", features}, {"experts", experts}, {"top_k", topK}, {"dtype", 1}};
-  Cell cell;
-  cell.layer = {
-      brief("norm_qkv_rope", {{"in", hidden},
-                              {"query_heads", query},
-                              {"kv_heads", kv},
-                              {"head_dim", dim},
-                              {"qk_norm", 0},
-                              {"bias", 0},
-                              {"dtype", 1},
-                              {"kv", 1}}),
-      brief("attention", {{"query_heads", query}, {"kv_heads", kv}, {"head_dim", dim}, {"kv", 1}}),
-      brief("linear_residual", {{"in", query * dim}, {"out", hidden}, {"dtype", 1}}),
-      brief("norm_route", {{"in", hidden},
-                           {"experts", experts},
-                           {"top_k", topK},
-                           {"router", 0},
-                           {"renormalize", 1},
-                           {"dtype", 1}}),
-      brief("experts_gate_up_direct", expertParams),
-      brief("experts_down_residual", expertParams),
-  };
-  cell.ends = {
-      brief("embed", {{"hidden", hidden}, {"vocab", 65536}, {"dtype", 1}}),
-      brief("norm_linear", {{"in", hidden},
-                            {"outs", 1},
-                            {"out0", 65536},
-                            {"out1", 0},
-                            {"out2", 0},
-                            {"norm", 1},
-                            {"emit_norm", 0},
-                            {"gather", 1},
-                            {"bias", 0},
-                            {"dtype", 1}}),
-      brief("gate_up", {{"in", hidden}, {"out", 5120}, {"norm", 1}, {"dtype", 1}}),
-  };
-  cell.sampling = {brief("argmax", {{"vocab", 65536}}), brief("sample", {{"vocab", 65536}})};
-  return cell;
-}
 
 // Other shapes of the same roles: heads with norms, long rows, many experts, few and odd sizes.
 std::vector<KernelRequest> otherShapes() {
@@ -101,31 +53,6 @@ std::vector<KernelRequest> allKernels() {
   all.insert(all.end(), cell.ends.begin(), cell.ends.end());
   all.insert(all.end(), others.begin(), others.end());
   return all;
-}
-
-// What the signature of a kernel says of one token: bytes of the weights it reads, of top_k experts where
-// there are experts, and floating-point operations.
-struct Work {
-  int64_t weight_bytes = 0, flops = 0;
-};
-Work workOf(const KernelDesc &kernel) {
-  mlir::MLIRContext context;
-  mlir::Builder builder(&context);
-  llvm::SmallVector<mlir::NamedAttribute> params;
-  for (const auto &[name, value] : kernel.params) {
-    params.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(value)));
-  }
-  std::string error;
-  auto signature = mlir::smelt::kernelSignature(kernel.role, builder.getDictionaryAttr(params), error);
-  INFO(kernel.role << ": " << error);
-  REQUIRE(signature.has_value());
-  Work work{.flops = signature->flops_per_row * signature->rows_per_token};
-  for (const mlir::smelt::KernelArgument &argument : signature->arguments) {
-    bool chosen = argument.kind == mlir::smelt::BindingKind::weight_table;
-    bool weight = chosen || argument.kind == mlir::smelt::BindingKind::weight;
-    work.weight_bytes += weight ? argument.size.bytes * (chosen ? signature->rows_per_token : 1) : 0;
-  }
-  return work;
 }
 
 size_t count(const std::string &text, const std::string &what) {
@@ -316,26 +243,4 @@ TEST_CASE("the log of ptxas is read") {
   CHECK(result.stats[1].registers == 7);
   CHECK(result.stats[1].static_shared_bytes == 0);
   CHECK(result.warnings.size() == 2);
-}
-
-TEST_CASE("a decode layer of the 1.6B cell is six kernels and 70.48 MB of weights") {
-  Cell cell = publishedCell();
-  CHECK(cell.layer.size() <= 6);
-  int64_t weights = 0, flops = 0, launches = 0;
-  const Target &target = *findTarget("sm_90a");
-  CompileOptions options;
-  options.ptx_only = true;
-  for (const KernelRequest &request : cell.layer) {
-    Work work = workOf(request.kernel);
-    weights += work.weight_bytes;
-    flops += work.flops;
-    CompiledTarget result;
-    std::string error;
-    REQUIRE(compileKernels({request}, target, options, result, error));
-    launches += static_cast<int64_t>(result.kernels[0].stages.size());
-  }
-  CHECK(launches <= 6);
-  CHECK(weights == 70'482'720);
-  // Two floating-point operations a weight of a matrix, which is two bytes; the two norms are no matrices.
-  CHECK(flops == weights - 2 * 2 * 1848);
 }

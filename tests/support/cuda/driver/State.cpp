@@ -184,6 +184,42 @@ SMELT_CUDA_EXPORT size_t smelt_test_cuda_live_allocations() {
   return smelt::emu::deviceMemory().leaks().size();
 }
 
+/// Counts from now on how often kernels access each byte of the allocation that begins at `address`. False if
+/// there is none.
+SMELT_CUDA_EXPORT bool smelt_test_cuda_count_accesses(uint64_t address) {
+  const std::lock_guard lock(smelt::emu::Driver::get().mutex);
+  smelt::emu::Allocation *allocation = smelt::emu::deviceMemory().find(address);
+  if (!allocation || allocation->begin != address) {
+    return false;
+  }
+  smelt::emu::deviceMemory().counting = true;
+  allocation->counts = std::make_unique<smelt::emu::AccessCounts>();
+  allocation->counts->reads.assign(allocation->bytes, 0);
+  allocation->counts->writes.assign(allocation->bytes, 0);
+  return true;
+}
+
+/// The counts so far, a byte each, of all bytes of that allocation. Null if nobody counts them.
+SMELT_CUDA_EXPORT const uint8_t *smelt_test_cuda_access_counts(uint64_t address, bool writes) {
+  const std::lock_guard lock(smelt::emu::Driver::get().mutex);
+  const smelt::emu::Allocation *allocation = smelt::emu::deviceMemory().find(address);
+  const auto *counts = allocation && allocation->begin == address ? allocation->counts.get() : nullptr;
+  return !counts ? nullptr : writes ? counts->writes.data() : counts->reads.data();
+}
+
+/// Where the only device allocation of so many bytes begins; 0 if there is none, or more than one.
+SMELT_CUDA_EXPORT uint64_t smelt_test_cuda_allocation_of(size_t bytes) {
+  const std::lock_guard lock(smelt::emu::Driver::get().mutex);
+  uint64_t found = 0, count = 0;
+  for (const smelt::emu::Allocation *allocation : smelt::emu::deviceMemory().leaks()) {
+    if (!allocation->pinned && allocation->bytes == bytes) {
+      found = allocation->begin;
+      ++count;
+    }
+  }
+  return count == 1 ? found : 0;
+}
+
 /// Forgets a sticky error, so that one process can test several faults. No counterpart in the real driver.
 SMELT_CUDA_EXPORT void smelt_test_cuda_clear_error() {
   auto &driver = smelt::emu::Driver::get();

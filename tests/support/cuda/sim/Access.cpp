@@ -16,6 +16,13 @@ const char *verb(uint32_t flags) { return flags & kWrite ? "write" : "read"; }
               ull(address), align));
 }
 
+void count(Allocation &allocation, uint64_t offset, uint32_t bytes, uint32_t flags) {
+  if (allocation.counts &&
+      !(flags & (kNoRecord | kNoCount))) { // a copy that lands was counted when it was issued
+    allocation.counts->add(offset, bytes, flags & kWrite);
+  }
+}
+
 uint8_t *inShared(Warp &warp, const Instr &in, uint32_t lane, uint64_t offset, uint32_t bytes, uint32_t flags,
                   const uint8_t *data) {
   Cta &cta = *warp.cta;
@@ -51,6 +58,7 @@ uint8_t *inGlobal(Warp &warp, const Instr &in, uint32_t lane, uint64_t address, 
   }
   const uint64_t offset = address - allocation->begin;
   uint8_t *host = allocation->host + offset;
+  count(*allocation, offset, bytes, flags);
   if (warp.cta->checker && !(flags & kNoRecord)) {
     checkGlobal(warp, in, lane, *allocation, offset, bytes, flags, host, data);
   }
@@ -162,14 +170,31 @@ bool resolveInside(const Window &window, uint32_t lanes, const uint64_t *address
 
 } // namespace
 
+namespace {
+
+/// The lanes whose address no lower lane has: a GPU fetches it once for all.
+uint32_t firstLanes(uint32_t lanes, const uint64_t *addresses) {
+  uint32_t first = 0;
+  eachLane(lanes, [&](uint32_t lane) {
+    bool seen = false;
+    eachLane(first, [&](uint32_t other) { seen |= addresses[other] == addresses[lane]; });
+    first |= uint32_t(!seen) << lane;
+  });
+  return first;
+}
+
+} // namespace
+
 void resolve(Warp &warp, const Instr &in, uint32_t lanes, Space space, const uint64_t *addresses,
              uint32_t bytes, uint32_t align, uint32_t flags, uint8_t **to, const uint8_t *const *data) {
   Cta &cta = *warp.cta;
   const Window window = likelyWindow(warp, space, flags);
-  if (!resolveInside(window, lanes, addresses, bytes, align, to)) {
+  const bool counting = space != Space::Shared && deviceMemory().counting;
+  if (counting || !resolveInside(window, lanes, addresses, bytes, align, to)) {
+    const uint32_t counted = counting ? firstLanes(lanes, addresses) : lanes;
     eachLane(lanes, [&](uint32_t lane) {
-      to[lane] = resolveRange(warp, in, lane, space, addresses[lane], bytes, align, flags,
-                              data ? data[lane] : nullptr);
+      to[lane] = resolveRange(warp, in, lane, space, addresses[lane], bytes, align,
+                              flags | (counted >> lane & 1 ? 0 : kNoCount), data ? data[lane] : nullptr);
     });
     return;
   }

@@ -20,5 +20,6 @@ uint8_t *resolveRange(Warp &warp, const Instr &in, uint32_t lane, Space space, u
                       uint32_t bytes, uint32_t align, uint32_t flags, const uint8_t *data = nullptr);
 
 inline constexpr uint32_t kNoRecord = 1u << 31;
+inline constexpr uint32_t kNoCount = 1u << 30; ///< another lane of the instruction brings the same bytes
 
 } // namespace smelt::emu

@@ -35,6 +35,13 @@ void unmapZeroed(void *pages, size_t bytes) {
   }
 }
 
+void AccessCounts::add(uint64_t offset, uint64_t size, bool write) {
+  std::vector<uint8_t> &counts = write ? writes : reads;
+  for (uint64_t i = offset; i < offset + size; ++i) {
+    counts[i] = static_cast<uint8_t>(counts[i] + (counts[i] < 255));
+  }
+}
+
 void Allocation::markWritten(uint64_t offset, uint64_t size) {
   for (uint64_t i = offset; i < offset + size && !written.empty();) {
     if (i % 64 == 0 && offset + size - i >= 64) {

@@ -14,6 +14,13 @@ namespace smelt::emu {
 inline constexpr uint64_t kWindowShift = 56;
 inline constexpr uint64_t kDeviceWindow = 1, kSharedWindow = 2, kLocalWindow = 3, kParamWindow = 4;
 
+/// How often kernels have accessed each byte of an allocation; 255 is many. Lanes of one instruction that
+/// read the same bytes count as one.
+struct AccessCounts {
+  std::vector<uint8_t> reads, writes;
+  void add(uint64_t offset, uint64_t size, bool write);
+};
+
 struct Allocation {
   uint64_t begin = 0, bytes = 0; ///< device address, as asked for
   uint8_t *host = nullptr;
@@ -23,7 +30,8 @@ struct Allocation {
   std::string name;       ///< of a module variable
   ShadowMap<Cell> shadow; ///< for the race checker
   ShadowMap<WordTags> tags;
-  std::vector<uint64_t> written; ///< a bit a byte, only if reads of unwritten memory are looked for
+  std::vector<uint64_t> written;        ///< a bit a byte, only if reads of unwritten memory are looked for
+  std::unique_ptr<AccessCounts> counts; ///< only if a test counts
 
   bool contains(uint64_t address, uint64_t size) const {
     return address - begin <= bytes && size <= bytes - (address - begin);
@@ -52,6 +60,8 @@ public:
   /// Words on where `address` lies, for messages: the nearest allocation before it.
   std::string describe(uint64_t address) const;
   std::vector<const Allocation *> leaks() const;
+
+  bool counting = false; ///< some allocation has counts
 
 private:
   Allocation *add(uint64_t bytes, bool pinned);
