@@ -15,6 +15,7 @@ RoleParameter dimension(const char *name, const char *prefix) { return {name, 1,
 RoleParameter flag(const char *name, const char *absent, const char *present) {
   return {name, 0, 1, "", {absent, present}};
 }
+RoleParameter qkNorm() { return {"qk_norm", 0, 2, "", {"", "headnorm", "fullnorm"}}; }
 // How the keys and values lie in their slots: KvLayout.
 RoleParameter kvLayout() { return {"kv", 0, 2, "", {"", "kvrows", "kvbf16"}, /*optional=*/true}; }
 RoleParameter weightType() { return {"dtype", 0, 1, "", {"f32", "bf16"}}; }
@@ -164,17 +165,21 @@ std::string checkHeads(const RoleValues &p) {
   return {};
 }
 
+void qkNormWeights(const RoleValues &p, SignatureBuilder &b) {
+  if (p["qk_norm"]) {
+    bool perHead = p["qk_norm"] == 1;
+    b.weight("q_norm", p.dtype(), p["head_dim"] * (perHead ? 1 : p["query_heads"]));
+    b.weight("k_norm", p.dtype(), p["head_dim"] * (perHead ? 1 : p["kv_heads"]));
+  }
+}
+
 void ropeAppend(const RoleValues &p, SignatureBuilder &b) {
   int64_t query = p["query_heads"] * p["head_dim"], kv = p["kv_heads"] * p["head_dim"];
   b.in("qkv", query + 2 * kv);
   b.indices("positions");
   b.indices("sequence_ids");
   b.buffer("rope_table", KernelAccess::read, DType::f32, {.per_position = F32_BYTES * p["head_dim"]});
-  if (p["qk_norm"]) {
-    bool perHead = p["qk_norm"] == 1;
-    b.weight("q_norm", p.dtype(), perHead ? p["head_dim"] : query);
-    b.weight("k_norm", p.dtype(), perHead ? p["head_dim"] : kv);
-  }
+  qkNormWeights(p, b);
   b.out("q_out", query);
   b.caches(p, KernelAccess::read_write);
   b.tokens();
@@ -287,10 +292,7 @@ void normQkvRope(const RoleValues &p, SignatureBuilder &b) {
     b.weight("bk", p.dtype(), kv);
     b.weight("bv", p.dtype(), kv);
   }
-  if (p["qk_norm"]) {
-    b.weight("q_norm", p.dtype(), p["head_dim"]);
-    b.weight("k_norm", p.dtype(), p["head_dim"]);
-  }
+  qkNormWeights(p, b);
   b.indices("positions");
   b.indices("sequence_ids");
   b.buffer("rope_table", KernelAccess::read, DType::f32, {.per_position = F32_BYTES * p["head_dim"]});
@@ -377,12 +379,8 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
        checkNormLinear,
        normLinear},
       {"rope_append",
-       {dimension("query_heads", "q"),
-        dimension("kv_heads", "k"),
-        dimension("head_dim", "d"),
-        {"qk_norm", 0, 2, "", {"", "headnorm", "fullnorm"}},
-        weightType(),
-        kvLayout()},
+       {dimension("query_heads", "q"), dimension("kv_heads", "k"), dimension("head_dim", "d"), qkNorm(),
+        weightType(), kvLayout()},
        checkHeads,
        ropeAppend},
       {"attention",
@@ -413,8 +411,8 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
        gateUp},
       {"norm_qkv_rope",
        {dimension("in", "h"), dimension("query_heads", "q"), dimension("kv_heads", "k"),
-        dimension("head_dim", "d"), flag("qk_norm", "", "headnorm"), flag("bias", "", "bias"), weightType(),
-        matrixLayout(), kvLayout()},
+        dimension("head_dim", "d"), qkNorm(), flag("bias", "", "bias"), weightType(), matrixLayout(),
+        kvLayout()},
        checkHeads,
        normQkvRope},
       {"norm_route",

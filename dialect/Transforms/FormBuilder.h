@@ -21,6 +21,8 @@ private:
   LogicalResult embed();
   LogicalResult normLinear();
   LogicalResult ropeAppend();
+  // How the norms of query and key, or none, are told: 0 none, 1 per head, 2 full width.
+  FailureOr<int64_t> qkNormOf(ArrayRef<RmsNormOp> norms, int64_t headDim);
   LogicalResult attention();
   LogicalResult linearResidual();
   LogicalResult route();

@@ -119,6 +119,19 @@ LogicalResult FormBuilder::normLinear() {
   return result(outs);
 }
 
+FailureOr<int64_t> FormBuilder::qkNormOf(ArrayRef<RmsNormOp> norms, int64_t headDim) {
+  if (norms.empty()) {
+    return 0;
+  }
+  RmsNormOp query = norms[0], key = norms[1];
+  bool perHead = query.groupWidth() == headDim && key.groupWidth() == headDim;
+  bool fullWidth = !query.getHeads() && !key.getHeads();
+  if (query.getEps() != key.getEps() || (!perHead && !fullWidth)) {
+    return mismatch("query and key normalised alike, per head or over the whole width");
+  }
+  return perHead ? 1 : 2;
+}
+
 LogicalResult FormBuilder::ropeAppend() {
   auto ropes = all<RopeOp>();
   auto norms = all<RmsNormOp>();
@@ -134,15 +147,11 @@ LogicalResult FormBuilder::ropeAppend() {
   if (query.getTheta() != key.getTheta() || width(key.getInput()) / key.getHeads() != headDim) {
     return mismatch("one theta and head size for query and key");
   }
-  int64_t qkNorm = 0;
-  if (!norms.empty()) {
-    bool perHead = norms[0].groupWidth() == headDim && norms[1].groupWidth() == headDim;
-    bool fullWidth = !norms[0].getHeads() && !norms[1].getHeads();
-    if (norms[0].getEps() != norms[1].getEps() || (!perHead && !fullWidth)) {
-      return mismatch("query and key normalised alike, per head or over the whole width");
-    }
-    qkNorm = perHead ? 1 : 2;
+  FailureOr<int64_t> chosen = qkNormOf(norms, headDim);
+  if (failed(chosen)) {
+    return failure();
   }
+  int64_t qkNorm = *chosen;
   param("query_heads", query.getHeads());
   param("kv_heads", key.getHeads());
   param("head_dim", headDim);

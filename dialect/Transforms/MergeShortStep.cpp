@@ -41,13 +41,10 @@ private:
     return only ? fused : FusedOp();
   }
 
-  // Normalisation, projections, rotation and the write to the cache. A norm over the whole width of query or
-  // key needs all heads at once, which no part of one launch has.
+  // Normalisation, projections, rotation and the write to the cache.
   void mergeAttentionInput(FusedOp rope) {
     FusedOp projections = producer(rope.getInputs()[0], "norm_linear", rope);
-    bool whole =
-        llvm::any_of(rope.getBody().getOps<RmsNormOp>(), [](RmsNormOp op) { return !op.getHeads(); });
-    if (!projections || whole || projections.getBody().getOps<RmsNormOp>().empty()) {
+    if (!projections || projections.getBody().getOps<RmsNormOp>().empty()) {
       return;
     }
     bool allHere = llvm::all_of(projections.getResults(), [&](Value result) {

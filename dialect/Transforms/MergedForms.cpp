@@ -14,16 +14,16 @@ LogicalResult FormBuilder::normQkvRope() {
   }
   RopeOp query = ropes[0], key = ropes[1];
   int64_t headDim = width(query.getInput()) / query.getHeads();
-  bool qkNorm = norms.size() == 3;
-  if (qkNorm && (norms[1].groupWidth() != headDim || norms[2].groupWidth() != headDim)) {
-    return mismatch("query and key normalised per head, if at all");
+  FailureOr<int64_t> qkNorm = qkNormOf(ArrayRef(norms).drop_front(), headDim);
+  if (failed(qkNorm)) {
+    return failure();
   }
   bool bias = linears[0].getBiasAttr() != nullptr;
   param("in", width(norms[0].getInput()));
   param("query_heads", query.getHeads());
   param("kv_heads", key.getHeads());
   param("head_dim", headDim);
-  param("qk_norm", qkNorm);
+  param("qk_norm", *qkNorm);
   param("bias", bias);
   dtype(linears[0].getWeightAttr());
   kvLayout();
@@ -54,7 +54,7 @@ LogicalResult FormBuilder::normQkvRope() {
     cache(source, fused.getResult(found.getIndex()));
   }
   immediate(norms[0].getEps());
-  immediate(qkNorm ? norms[1].getEps() : llvm::APFloat(0.0f));
+  immediate(*qkNorm ? norms[1].getEps() : llvm::APFloat(0.0f));
   return success();
 }
 

@@ -50,8 +50,7 @@ def SmeltMergeShortStep : Pass<"smelt-merge-short-step", "::mlir::smelt::ModelOp
   let description = [{
     On a device that launches kernels one by one, a step of few tokens waits more for launches than for
     arithmetic. This pass, after smelt-fuse, makes fewer and larger fused ops: the attention's normalisation,
-    projections, rotation and cache write (`norm_qkv_rope`; not when query and key are normalised over their whole
-    width), normalisation, router and choice of experts (`norm_route`), and the experts' last projection with the
+    projections, rotation and cache write (`norm_qkv_rope`), normalisation, router and choice of experts (`norm_route`), and the experts' last projection with the
     weighted sum and the residual write (`experts_down_residual`). The experts then find their rows through
     the chosen indices, without a routing plan (`experts_gate_up_direct`).
 

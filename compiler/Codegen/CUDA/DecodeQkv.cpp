@@ -9,15 +9,18 @@ namespace smelt::codegen::cuda {
 
 namespace {
 
+enum class QkNorm { none = 0, perHead = 1, fullWidth = 2 };
+
 // Shapes and arguments of the role; rows of a head come in pairs (i, i + head_dim / 2), which rotate
 // together.
 struct Qkv {
   explicit Qkv(const KernelBuilder &kernel)
       : in(kernel.param("in")), query(kernel.param("query_heads")), kv(kernel.param("kv_heads")),
-        dim(kernel.param("head_dim")), qkNorm(kernel.has("qk_norm")), bias(kernel.has("bias")) {
+        dim(kernel.param("head_dim")), qkNorm(static_cast<QkNorm>(kernel.param("qk_norm"))),
+        bias(kernel.has("bias")) {
     unsigned next = bias ? 8 : 5;
     qNorm = next;
-    next += qkNorm ? 2 : 0;
+    next += qkNorm != QkNorm::none ? 2 : 0;
     positions = next;
     bindings = next + 6;
   }
@@ -27,7 +30,8 @@ struct Qkv {
   int64_t cacheStride() const { return rowStride(dim); }
 
   int64_t in, query, kv, dim;
-  bool qkNorm, bias;
+  QkNorm qkNorm;
+  bool bias;
   unsigned qNorm, positions, bindings; // positions, then sequence ids, rope table, q_out, k slot, v slot
 };
 
@@ -103,12 +107,104 @@ GemvInput inputOf(StageFrame &frame) {
           .epsilon = frame.constantFloat(2)};
 }
 
+// Queries and keys that are normalised over their whole width: the raw ones of all blocks wait for the last
+// of them, queries where they go, keys in scratch.
+class FullWidth {
+public:
+  FullWidth(Emitter &e, StageFrame &frame, const Qkv &s, const GemvShape &shape)
+      : e(e), frame(frame), s(s), shape(shape), flag(frame.shared(4)),
+        squares(frame.shared(4 * 2 * SHORT_STEP_TOKENS * shape.warps)) {}
+
+  // Elements (i, i + half) of a head.
+  void storeRaw(const Head &head, const Place &place, Value i, Value first, Value second) {
+    Value row = e.select(head.isQuery, queries(place.token), keys(place.token));
+    Value column = e.add(e.mul(head.within, s.dim), i);
+    e.storeF32(first, row, column);
+    e.storeF32(second, row, e.add(column, s.half()));
+  }
+
+  // By all threads of all blocks, after the raw ones.
+  void finish() {
+    Value last = e.lastToArrive(frame.ticket(0), e.blocks(0), flag);
+    e.when(last, [&] {
+      Value tokens = frame.constantInt(0);
+      e.loop(e.c(0), tokens, 1, [&](Value token) { addSquares(token); });
+      e.barrier();
+      e.loop(e.c(0), tokens, 1, [&](Value token) { normalise(token); });
+    });
+  }
+
+private:
+  Value queries(Value token) {
+    return e.row(frame.binding(s.positions + 3), e.f32(), token, s.query * s.dim);
+  }
+  Value keys(Value token) { return e.row(frame.scratch(), e.f32(), token, s.kv * s.dim); }
+  // By side (0: query) and token, one of each warp.
+  Value squaresOf(int64_t side, Value token) {
+    return e.row(squares, e.f32(), e.add(token, side * SHORT_STEP_TOKENS), shape.warps);
+  }
+
+  void addSquares(Value token) {
+    for (int64_t side = 0; side < 2; ++side) {
+      Value row = side == 0 ? queries(token) : keys(token);
+      Value width = e.c((side == 0 ? s.query : s.kv) * s.dim);
+      Value sum = e.loop(e.thread(), width, e.c(shape.threads()), {e.f(0)}, [&](Value i, ValueRange sum) {
+        Value x = e.loadF32(row, i);
+        return Values{e.fma(x, x, sum[0])};
+      })[0];
+      sum = e.warpSum(sum);
+      e.when(e.equal(e.lane(), 0), [&] { e.storeF32(sum, squaresOf(side, token), e.warp()); });
+    }
+  }
+
+  Value inverseRms(int64_t side, Value token) {
+    Value sum = e.f(0);
+    for (int64_t warp = 0; warp < shape.warps; ++warp) {
+      sum = e.addf(sum, e.loadF32(squaresOf(side, token), e.c(warp)));
+    }
+    auto width = static_cast<double>((side == 0 ? s.query : s.kv) * s.dim);
+    return e.rsqrt(e.fma(sum, e.f(1.0 / width), frame.constantFloat(3)));
+  }
+
+  void normalise(Value token) {
+    Place place(e, frame, s, token);
+    Value inverses[] = {inverseRms(0, token), inverseRms(1, token)};
+    Value pairs = e.c((s.query + s.kv) * s.half());
+    e.loop(e.thread(), pairs, e.c(shape.threads()), [&](Value pair) {
+      Head head(e, s, e.div(pair, s.half()));
+      Value i = e.rem(pair, s.half());
+      Value row = e.select(head.isQuery, queries(token), keys(token));
+      Value weights = e.select(head.isQuery, frame.binding(s.qNorm), frame.binding(s.qNorm + 1));
+      Value inverse = e.select(head.isQuery, inverses[0], inverses[1]);
+      Values values;
+      for (Value at : {i, e.add(i, s.half())}) {
+        Value column = e.add(e.mul(head.within, s.dim), at);
+        values.push_back(e.mulf(e.mulf(e.loadF32(row, column), inverse), e.readBf16(weights, column)));
+      }
+      storePair(e, frame, s, head, place, i, values[0], values[1], place.angle(e, frame, s, i));
+    });
+  }
+
+  Emitter &e;
+  StageFrame &frame;
+  const Qkv &s;
+  const GemvShape &shape;
+  Value flag, squares;
+};
+
 // A pair of rows a warp.
 void emitPairs(KernelBuilder &kernel, const Qkv &s) {
   int64_t pairs = s.heads() * s.half();
   GemvShape shape{.in = s.in, .rows = 2};
   StageShape launch{.x = {.fixed = pairs, .divisor = shape.warps}, .threads = shape.threads()};
+  if (s.qkNorm == QkNorm::fullWidth) {
+    kernel.result.scratch.per_token = 4 * s.kv * s.dim;
+  }
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
+    std::optional<FullWidth> full;
+    if (s.qkNorm == QkNorm::fullWidth) {
+      full.emplace(e, frame, s, shape);
+    }
     Gemv gemv(e, frame, shape, inputOf(frame));
     Value number = e.add(e.mul(e.block(0), shape.warps), e.warp());
     Value pair = e.min(number, pairs - 1);
@@ -128,8 +224,23 @@ void emitPairs(KernelBuilder &kernel, const Qkv &s) {
     for (size_t r = 0; r < biases.size(); ++r) {
       sums[r] = e.addf(sums[r], biases[r]);
     }
-    e.when(e.both(gemv.laneActive(), e.less(number, pairs)),
-           [&] { storePair(e, frame, s, head, *place, i, sums[0], sums[1], angle); });
+    auto store = [&] {
+      storePair(e, frame, s, head, *place, i, sums[0], sums[1], angle);
+      return Values();
+    };
+    e.when(e.both(gemv.laneActive(), e.less(number, pairs)), [&] {
+      if (!full) {
+        store();
+        return;
+      }
+      e.choose(head.isValue, store, [&] {
+        full->storeRaw(head, *place, i, sums[0], sums[1]);
+        return Values();
+      });
+    });
+    if (full) {
+      full->finish();
+    }
   });
 }
 
@@ -201,7 +312,7 @@ void emitHeads(KernelBuilder &kernel, const Qkv &s) {
 void emitNormQkvRope(KernelBuilder &kernel) {
   Qkv shapes(kernel);
   kernel.parameters(shapes.bindings, 4);
-  if (shapes.qkNorm) {
+  if (shapes.qkNorm == QkNorm::perHead) {
     emitHeads(kernel, shapes);
   } else {
     emitPairs(kernel, shapes);

@@ -52,7 +52,7 @@ struct Cache {
 TEST_CASE("norm_qkv_rope projects, norms, rotates and appends") {
   for (HeadShape s : {HeadShape{24, 2, 1, 6}, HeadShape{84, 4, 2, 36}, HeadShape{1848, 2, 1, 42},
                       HeadShape{50, 3, 3, 64}, HeadShape{2304, 2, 1, 8}}) {
-    for (int qkNorm : {0, 1}) {
+    for (int qkNorm : {0, 1, 2}) { // none, per head, full width
       for (int bias : {0, 1}) {
         CAPTURE(s.in, s.query, s.kv, s.dim, qkNorm, bias);
         int64_t q = s.query * s.dim, k = s.kv * s.dim, capacity = 32, sequences = 3;
@@ -73,7 +73,7 @@ TEST_CASE("norm_qkv_rope projects, norms, rotates and appends") {
           b.emplace_back(Layout::vector, 1, rows[i], 5 + i, 0.3f);
         }
         for (int i = 0; i < 2; ++i) {
-          n.emplace_back(Layout::vector, 1, s.dim, 8 + i, 0.1f, 1.0f);
+          n.emplace_back(Layout::vector, 1, qkNorm == 2 ? rows[i] : s.dim, 8 + i, 0.1f, 1.0f);
         }
         Floats table = ropeTable(capacity, s.dim);
         auto deviceTable = uploadFloats(table);
@@ -89,21 +89,32 @@ TEST_CASE("norm_qkv_rope projects, norms, rotates and appends") {
           Cache keys(sequences, s.kv, capacity, s.dim), values = keys;
           std::vector<double> expectedK(keys.bits.size(), 0), expectedV(keys.bits.size(), 0);
           for (int32_t t = 0; t < tokens; ++t) {
+            std::vector<std::vector<double>> heads; // raw
+            double squares[3] = {};                 // of all of q, k, v
+            auto whichOf = [&](int64_t head) { return head < s.query ? 0 : head < s.query + s.kv ? 1 : 2; };
+            auto withinOf = [&](int64_t head) {
+              return head - (head < s.query ? 0 : head < s.query + s.kv ? s.query : s.query + s.kv);
+            };
             for (int64_t head = 0; head < s.query + 2 * s.kv; ++head) {
-              int which = head < s.query ? 0 : head < s.query + s.kv ? 1 : 2;
-              int64_t within = head - (which > 0 ? s.query : 0) - (which > 1 ? s.kv : 0);
-              std::vector<double> y(s.dim), rotated(s.dim);
-              double squares = 0;
+              int which = whichOf(head);
+              std::vector<double> &y = heads.emplace_back(s.dim);
               for (int64_t i = 0; i < s.dim; ++i) {
-                int64_t row = within * s.dim + i;
+                int64_t row = withinOf(head) * s.dim + i;
                 y[i] = bias ? b[which][row] : 0;
                 for (int64_t c = 0; c < s.in; ++c) {
                   y[i] += w[which](row, c) * xn[t * s.in + c];
                 }
-                squares += y[i] * y[i];
+                squares[which] += y[i] * y[i];
               }
+            }
+            for (int64_t head = 0; head < s.query + 2 * s.kv; ++head) {
+              int which = whichOf(head);
+              int64_t within = withinOf(head);
+              std::vector<double> y = heads[head], rotated;
+              double mean = qkNorm == 2 ? squares[which] / rows[which]
+                                        : std::inner_product(y.begin(), y.end(), y.begin(), 0.0) / s.dim;
               for (int64_t i = 0; qkNorm && which < 2 && i < s.dim; ++i) {
-                y[i] *= n[which][i] / std::sqrt(squares / s.dim + QK_EPS);
+                y[i] *= n[which][qkNorm == 2 ? within * s.dim + i : i] / std::sqrt(mean + QK_EPS);
               }
               rotated = y;
               for (int64_t i = 0; which < 2 && i < s.dim / 2; ++i) {

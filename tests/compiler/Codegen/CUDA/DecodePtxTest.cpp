@@ -23,6 +23,14 @@ std::vector<KernelRequest> otherShapes() {
                               {"bias", 1},
                               {"dtype", 1},
                               {"kv", 1}}),
+      brief("norm_qkv_rope", {{"in", 2048},
+                              {"query_heads", 16},
+                              {"kv_heads", 16},
+                              {"head_dim", 128},
+                              {"qk_norm", 2},
+                              {"bias", 0},
+                              {"dtype", 1},
+                              {"kv", 1}}),
       brief("norm_qkv_rope", {{"in", 24},
                               {"query_heads", 2},
                               {"kv_heads", 1},
@@ -93,7 +101,7 @@ Budget budgetOf(const KernelDesc &kernel) {
       {"sample", {128, 68 << 10}},
   };
   Budget budget = table.at(kernel.role);
-  if (kernel.params.count("qk_norm") && kernel.param("qk_norm")) {
+  if (kernel.params.count("qk_norm") && kernel.param("qk_norm") == 1) {
     budget.registers = 255; // a block a head: one for a multiprocessor
   }
   return budget;

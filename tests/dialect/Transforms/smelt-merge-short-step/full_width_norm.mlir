@@ -1,10 +1,14 @@
-// Query and key normalised over their whole width need all heads at once: projections and rotation stay two kernels.
+// Query and key normalised over their whole width: the last block of one kernel does it.
 // RUN: smelt-opt %s --smelt-fuse --smelt-merge-short-step | FileCheck %s
 
-// CHECK: smelt.fused role("norm_linear")
-// CHECK: smelt.fused role("rope_append")
+// RUN: smelt-opt %s --smelt-fuse --smelt-merge-short-step --smelt-plan-memory --smelt-to-kernels | FileCheck %s --check-prefix=PROGRAM
+
+// CHECK: smelt.fused role("norm_qkv_rope")
+// CHECK: smelt.rms_norm %{{.*}}, @q_norm eps({{[^ ]*}}) :
+// CHECK: smelt.rms_norm %{{.*}}, @k_norm eps({{[^ ]*}}) :
 // CHECK: smelt.fused role("attention")
-// CHECK-NOT: role("norm_qkv_rope")
+// CHECK-NOT: role("rope_append")
+// PROGRAM: smelt.kernel @norm_qkv_rope_{{.*}}fullnorm
 
 smelt.model @moe vocab_size(8) hidden_size(8) attributes {device = "cuda"} {
   smelt.weight @embedding : tensor<8x8xf32> from("embedding")
