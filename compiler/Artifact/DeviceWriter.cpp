@@ -54,16 +54,41 @@ TableOf<DeviceProgram> DeviceWriter::programTable(const cuda::CompiledTarget &co
   return builder.CreateVector(table);
 }
 
+Offset<DeviceStage> DeviceWriter::stage(const cuda::Stage &stage) {
+  GridSize x = toGrid(stage.grid[0]), y = toGrid(stage.grid[1]), z = toGrid(stage.grid[2]);
+  return CreateDeviceStage(builder, builder.CreateString(stage.function), &x, &y, &z, stage.threads,
+                           stage.shared_bytes);
+}
+
+Offset<LibraryStage> DeviceWriter::libraryStage(const cuda::LibraryStage &either) {
+  if (const cuda::Stage *launch = std::get_if<cuda::Stage>(&either)) {
+    return CreateLibraryStage(builder, stage(*launch));
+  }
+  const cuda::GemmStage &g = std::get<cuda::GemmStage>(either);
+  return CreateLibraryStage(builder, 0,
+                            CreateDeviceGemm(builder, uint32_t(g.weight), uint32_t(g.outputs),
+                                             uint32_t(g.depth), uint32_t(g.activation_stride),
+                                             int32_t(g.result), uint32_t(g.column), uint32_t(g.result_stride),
+                                             int32_t(g.addend), int32_t(g.scale)));
+}
+
 Offset<DeviceKernel> DeviceWriter::kernel(const cuda::CompiledKernel &kernel) {
   std::vector<Offset<DeviceStage>> stages;
-  for (const cuda::Stage &stage : kernel.stages) {
-    GridSize x = toGrid(stage.grid[0]), y = toGrid(stage.grid[1]), z = toGrid(stage.grid[2]);
-    stages.push_back(CreateDeviceStage(builder, builder.CreateString(stage.function), &x, &y, &z,
-                                       stage.threads, stage.shared_bytes));
+  for (const cuda::Stage &each : kernel.stages) {
+    stages.push_back(stage(each));
   }
-  Size scratch(kernel.scratch.bytes, kernel.scratch.per_token, kernel.scratch.per_logit_row,
-               kernel.scratch.per_position, 0);
-  return CreateDeviceKernel(builder, builder.CreateVector(stages), &scratch);
+  std::vector<Offset<LibraryStage>> library;
+  for (const cuda::LibraryStage &each : kernel.library) {
+    library.push_back(libraryStage(each));
+  }
+  auto sizeOf = [](const cuda::ScratchSize &size) {
+    return Size(size.bytes, size.per_token, size.per_logit_row, size.per_position, 0);
+  };
+  Size scratch = sizeOf(kernel.scratch), libraryScratch = sizeOf(kernel.library_scratch);
+  auto stageTable = builder.CreateVector(stages);
+  return library.empty() ? CreateDeviceKernel(builder, stageTable, &scratch)
+                         : CreateDeviceKernel(builder, stageTable, &scratch, builder.CreateVector(library),
+                                              &libraryScratch);
 }
 
 // The layouts that kernels address, see compiler/Codegen/CUDA/WeightPacking.h.

@@ -23,6 +23,8 @@ public:
                                            ImagePlace cubin);
 
 private:
+  flatbuffers::Offset<DeviceStage> stage(const codegen::cuda::Stage &stage);
+  flatbuffers::Offset<LibraryStage> libraryStage(const codegen::cuda::LibraryStage &stage);
   flatbuffers::Offset<DeviceKernel> kernel(const codegen::cuda::CompiledKernel &kernel);
   TableOf<DeviceProgram> programTable(const codegen::cuda::CompiledTarget &code);
   flatbuffers::Offset<flatbuffers::Vector<DeviceLayout>> layouts();

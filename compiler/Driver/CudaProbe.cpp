@@ -93,7 +93,7 @@ void probeDriver(CudaProbe &probe) {
 }
 
 Finding probeCublas() {
-  Library library = load("SMELT_CUBLAS_LIBRARY", {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"});
+  Library library = load("SMELT_CUBLAS_LIBRARY", {"libcublasLt.so.13", "libcublasLt.so.12"});
   return library.handle ? Finding{true, library.name} : Finding{false, library.error};
 }
 

@@ -23,7 +23,7 @@ struct Finding {
 struct CudaProbe {
   Finding driver; // libcuda.so.1, or what SMELT_CUDA_LIBRARY names; the detail has its version
   std::vector<CudaDevice> devices;
-  Finding cublas; // libcublas, or what SMELT_CUBLAS_LIBRARY names
+  Finding cublas; // libcublasLt, or what SMELT_CUBLAS_LIBRARY names
   Finding ptxas;  // in PATH or a CUDA toolkit's folder
 };
 

@@ -107,7 +107,7 @@ private:
       line("GPU", fmt::format("{}, sm_{}{}, {}", device.name, device.major, device.minor,
                               runtime::formatBytes(device.memory)));
     }
-    line("cuBLAS", show(cuda.cublas));
+    line("cuBLASLt", show(cuda.cublas));
     line("ptxas", show(cuda.ptxas));
     text += "\n";
     line("target cpu", cpu.supported

@@ -109,7 +109,7 @@ smelt_status smelt_session_create(const smelt_artifact *artifact, const smelt_we
                   if (!result.ok()) {
                     return result.takeStatus();
                   }
-                  *session = new smelt_session{std::move(*result)};
+                  *session = new smelt_session{std::move(*result), {}};
                   return success();
                 }),
                 error);
@@ -123,6 +123,11 @@ void smelt_session_get_options(const smelt_session *session, smelt_session_optio
 
 void smelt_session_get_memory(const smelt_session *session, smelt_memory *memory) {
   *memory = session->session->memory();
+}
+
+const char *smelt_session_gemm(smelt_session *session) {
+  session->gemm = session->session->steps().gemm();
+  return session->gemm.c_str();
 }
 
 smelt_status smelt_session_forward(smelt_session *session, const smelt_step *step, float *logits,

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 namespace smelt::runtime {
@@ -144,6 +145,53 @@ private:
       for (uint32_t s = 0; s < kernel.stages()->size(); ++s) {
         verifyStage(target, *kernel.stages()->Get(s), fmt::format("{}: stage {}", subject, s));
       }
+      if (kernel.library()) {
+        verifyLibrary(target, *program.kernels()->Get(k), kernel, subject);
+      }
+    }
+  }
+
+  void verifyLibrary(const DeviceTarget &target, const Kernel &kernel, const DeviceKernel &device,
+                     const std::string &name) {
+    if (device.library()->size() > maxStages || (device.library()->size() && !device.library_scratch())) {
+      problems.add(fmt::format("{}: has {} stages for a library, with {} scratch; at most {} expected, with it",
+                               name, device.library()->size(), device.library_scratch() ? "their" : "no",
+                               maxStages));
+      return;
+    }
+    for (uint32_t s = 0; s < device.library()->size(); ++s) {
+      const LibraryStage &stage = *device.library()->Get(s);
+      std::string subject = fmt::format("{}: library stage {}", name, s);
+      if ((stage.launch() != nullptr) == (stage.gemm() != nullptr)) {
+        problems.add(subject + " is both or neither of a launch and a product");
+      } else if (stage.launch()) {
+        verifyStage(target, *stage.launch(), subject);
+      } else {
+        verifyGemm(kernel, *stage.gemm(), *device.library_scratch(), subject);
+      }
+    }
+  }
+
+  void verifyGemm(const Kernel &kernel, const DeviceGemm &gemm, const Size &scratch,
+                  const std::string &subject) {
+    auto about = [&](const std::string &what) { problems.add(fmt::format("{} {}", subject, what)); };
+    int64_t bindings = kernel.bindings()->size(), constants = kernel.constants();
+    if (gemm.weight() >= bindings || gemm.result() < -1 || gemm.result() >= bindings || gemm.addend() < -1 ||
+        gemm.addend() >= bindings || gemm.scale() < -1 || gemm.scale() >= constants || constants == 0) {
+      about(fmt::format(
+          "uses bindings {}, {} and {} and constant {} of a kernel of {} bindings and {} constants",
+          gemm.weight(), gemm.result(), gemm.addend(), gemm.scale(), bindings, constants));
+    }
+    if (gemm.outputs() == 0 || gemm.depth() == 0 || gemm.depth() > gemm.activation_stride() ||
+        uint64_t(gemm.column()) + gemm.outputs() > gemm.result_stride()) {
+      about(fmt::format("makes columns [{}, +{}) of {}, from {} of {} columns", gemm.column(), gemm.outputs(),
+                        gemm.result_stride(), gemm.depth(), gemm.activation_stride()));
+    }
+    uint64_t row = uint64_t(gemm.activation_stride()) * sizeof(uint16_t) +
+                   (gemm.result() < 0 ? uint64_t(gemm.result_stride()) * sizeof(float) : 0);
+    uint64_t held = std::max(scratch.per_token(), scratch.per_logit_row());
+    if (row > held) {
+      about(fmt::format("needs {} bytes of scratch a row, there are {}", row, held));
     }
   }
 

@@ -15,6 +15,7 @@ struct smelt_weights {
 
 struct smelt_session {
   std::unique_ptr<smelt::runtime::Session> session;
+  std::string gemm; // of smelt_session_gemm()
 };
 
 namespace smelt::runtime {

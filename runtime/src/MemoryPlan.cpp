@@ -43,6 +43,14 @@ std::optional<uint64_t> evaluate(const Size &size, const Extent &extent) {
   return fits ? std::optional(sum) : std::nullopt;
 }
 
+std::optional<GemmChoice> parseGemm(const char *name) {
+  std::string_view text = name ? name : "auto";
+  return text == "auto"     ? std::optional(GemmChoice::automatic)
+         : text == "own"    ? std::optional(GemmChoice::own)
+         : text == "cublas" ? std::optional(GemmChoice::cublas)
+                            : std::nullopt;
+}
+
 Status resolveOptions(smelt_session_options &options) {
   ProblemList problems;
   auto check = [&](const char *name, uint32_t value, uint32_t low, uint32_t high) {
@@ -55,6 +63,11 @@ Status resolveOptions(smelt_session_options &options) {
   check("max_step_tokens", options.max_step_tokens, 1, 1 << 24);
   check("max_logit_rows", options.max_logit_rows, 0, 1 << 24);
   check("threads", options.threads, 0, maxThreads);
+  if (std::optional<GemmChoice> gemm = parseGemm(options.gemm); !gemm) {
+    problems.add(fmt::format("gemm is '{}', must be auto, own or cublas", printable(options.gemm)));
+  } else if (*gemm == GemmChoice::cublas && (!options.device || std::string_view(options.device) == "cpu")) {
+    problems.add("gemm is 'cublas', which the CPU has not; run on a GPU with --device cuda, or leave it out");
+  }
   if (!problems.empty()) {
     return fail(SMELT_input, fmt::format("invalid session options:{}", problems.text()));
   }

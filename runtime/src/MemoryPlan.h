@@ -4,6 +4,7 @@
 #include "runtime/src/Artifact.h"
 #include "smelt/runtime.h"
 
+#include <optional>
 #include <vector>
 
 namespace smelt::artifact {
@@ -30,6 +31,10 @@ struct MemoryPlan {
   uint64_t scratchStride = 0; // bytes of one worker, a multiple of 64
   smelt_memory memory = {};   // the same, as reported to users
 };
+
+// What multiplies dense matrices in long steps on a device: smelt_session_options.gemm.
+enum class GemmChoice { automatic, own, cublas };
+std::optional<GemmChoice> parseGemm(const char *name); // null: automatic
 
 // Fills defaults of `options`, rounds the capacity up, and checks ranges: SMELT_input.
 Status resolveOptions(smelt_session_options &options);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace smelt::runtime {
@@ -47,6 +48,8 @@ public:
   // Of the index-th kernel; null when there is none or nothing is measured.
   virtual const smelt_kernel_profile *profile(uint32_t index) const = 0;
   virtual void resetProfile() = 0;
+  // See smelt_session_gemm.
+  virtual std::string gemm() const { return {}; }
 
   const Extent &extent() const { return largest; }
   virtual smelt_memory memory() const { return needed; }

@@ -51,7 +51,7 @@ void compare(const spec::ModelSpec &spec, size_t token_count) {
 } // namespace
 
 TEST_CASE("generated specs agree with the interpreter on a GPU") {
-  const size_t lengths[] = {1, 9, 17, 33, 20, 12};
+  const size_t lengths[] = {1, 9, 17, 33, 41, 12};
   for (uint64_t seed = 0; seed < 8; ++seed) {
     compare(generateSpec(seed), lengths[seed % std::size(lengths)]);
   }
@@ -72,7 +72,7 @@ TEST_CASE("loops and straight-line code give the same bits on a GPU") {
 TEST_CASE("a token's logits on a GPU do not depend on the other sequences of the step") {
   const spec::ModelSpec spec = raggedSpec();
   const RuntimeModel model = build(spec, forCuda()).model();
-  // One program for both runs, and one step: more than 8 tokens, at most 16 rows of logits.
+  // One program for both runs, and one step: more than 8 tokens.
   const std::vector<int32_t> tokens = randomTokens(spec.vocab_size, 9, 5);
   SessionSettings settings = onCuda();
   RuntimeSession alone(model, settings);

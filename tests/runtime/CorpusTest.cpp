@@ -10,17 +10,25 @@
 #include <fstream>
 #include <map>
 
+using namespace smelt::artifact;
 using namespace smelt::tests;
 using namespace smelt::runtime;
 
 namespace {
 
-smelt::artifact::ManifestT deviceManifest() {
-  smelt::artifact::ManifestT manifest = cudaToyManifest({.layers = 2, .visits = 2});
+ManifestT deviceManifest() {
+  ManifestT manifest = cudaToyManifest({.layers = 2, .visits = 2});
   manifest.variants[0]->size = 1;
   manifest.variants[0]->entries.assign(manifest.kernels.size(), 0);
   manifest.devices[0]->images[0]->offset = 1;
   manifest.devices[0]->images[0]->size = 1;
+  DeviceKernelT &kernel = *manifest.devices[0]->programs[1]->device_kernels[2];
+  auto product = std::make_unique<LibraryStageT>();
+  product->gemm = std::make_unique<DeviceGemmT>();
+  product->gemm->outputs = product->gemm->result_stride = 4;
+  product->gemm->depth = product->gemm->activation_stride = 8;
+  kernel.library.push_back(std::move(product));
+  kernel.library_scratch = std::make_unique<Size>(0, 32, 0, 0, 0);
   return manifest;
 }
 
@@ -33,7 +41,7 @@ std::string weightCache() {
 }
 
 std::map<std::string, std::string> seeds() {
-  smelt::artifact::ManifestT manifest = toyManifest({.layers = 2, .visits = 2});
+  ManifestT manifest = toyManifest({.layers = 2, .visits = 2});
   manifest.variants[0]->size = 1; // the code is never run
   manifest.variants[0]->entries.assign(manifest.kernels.size(), 0);
   auto npy = [](NpyType type, std::vector<uint64_t> shape, size_t bytes) {

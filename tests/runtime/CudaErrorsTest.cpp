@@ -251,9 +251,11 @@ TEST_CASE("smelt-run runs on a GPU with the same commands and results") {
   ProcessResult cpu = run(twin, {"--max-new-tokens", "6", "--logits", cpuLogits});
   CHECK(gpu.out == cpu.out);
   CHECK(readFile(gpuLogits) == readFile(cpuLogits));
-  CHECK_THAT(gpu.err, Contains("on cuda:0, code cuda:sm_80") && Contains("toy_experts"));
+  CHECK_THAT(gpu.err, Contains("on cuda:0, code cuda:sm_80") && Contains("long products by own kernels") &&
+                          Contains("toy_experts"));
   CHECK_THAT(run(artifact, {"--device", "cuda", "--json"}).out,
-             Contains("\"device\": \"cuda:0\"") && Contains("\"device_weight_bytes\""));
+             Contains("\"device\": \"cuda:0\"") && Contains("\"device_weight_bytes\"") &&
+                 Contains("\"gemm\": \"own kernels\""));
 }
 
 TEST_CASE("An artifact lists its devices") {

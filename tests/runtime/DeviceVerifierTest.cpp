@@ -129,6 +129,71 @@ TEST_CASE("Device programs are verified as the CPU's is") {
   });
 }
 
+namespace {
+
+// The product of a form for a library that toy_mix gets: bindings x positions sequences state scale, constants T
+// H C A B.
+DeviceGemmT &gemm(DeviceTargetT &t) {
+  DeviceKernelT &kernel = *t.programs[1]->device_kernels[2];
+  auto launch = std::make_unique<LibraryStageT>(), product = std::make_unique<LibraryStageT>();
+  launch->launch = std::make_unique<DeviceStageT>(*kernel.stages[0]);
+  product->gemm = std::make_unique<DeviceGemmT>();
+  product->gemm->weight = 4;
+  product->gemm->outputs = product->gemm->result_stride = 4;
+  product->gemm->depth = product->gemm->activation_stride = 8;
+  product->gemm->result = 0;
+  kernel.library.push_back(std::move(launch));
+  kernel.library.push_back(std::move(product));
+  kernel.library_scratch = std::make_unique<Size>(0, 16, 0, 0, 0);
+  return *kernel.library[1]->gemm;
+}
+
+DeviceKernelT &withLibrary(DeviceTargetT &t) {
+  gemm(t);
+  return *t.programs[1]->device_kernels[2];
+}
+
+} // namespace
+
+TEST_CASE("Forms for a library of products are verified") {
+  ManifestT manifest = cudaToyManifest();
+  gemm(*manifest.devices[0]);
+  CHECK(parse(manifest).message == "");
+  const char *bindings = "'toy_mix': library stage 1 uses bindings";
+  expectRefused({
+      {"scratch",
+       [](DeviceTargetT &t) { withLibrary(t).library_scratch = nullptr; },
+       {"'toy_mix': has 2 stages for a library, with no scratch"}},
+      {"neither",
+       [](DeviceTargetT &t) { withLibrary(t).library[0]->launch = nullptr; },
+       {"library stage 0 is both or neither of a launch and a product"}},
+      {"both",
+       [](DeviceTargetT &t) {
+         DeviceKernelT &kernel = withLibrary(t);
+         kernel.library[0]->gemm = std::make_unique<DeviceGemmT>(*kernel.library[1]->gemm);
+       },
+       {"library stage 0 is both or neither"}},
+      {"launch",
+       [](DeviceTargetT &t) { withLibrary(t).library[0]->launch->threads = 1025; },
+       {"library stage 0 has 1025 threads in a block"}},
+      {"weight", [](DeviceTargetT &t) { gemm(t).weight = 5; }, {bindings}},
+      {"result", [](DeviceTargetT &t) { gemm(t).result = 5; }, {bindings}},
+      {"negative result", [](DeviceTargetT &t) { gemm(t).result = -2; }, {bindings}},
+      {"addend", [](DeviceTargetT &t) { gemm(t).addend = 5; }, {bindings}},
+      {"scale", [](DeviceTargetT &t) { gemm(t).scale = 99; }, {bindings}},
+      {"outputs", [](DeviceTargetT &t) { gemm(t).outputs = 0; }, {"makes columns [0, +0) of 4"}},
+      {"column", [](DeviceTargetT &t) { gemm(t).column = 1; }, {"makes columns [1, +4) of 4"}},
+      {"far column", [](DeviceTargetT &t) { gemm(t).column = ~0u; }, {"makes columns [4294967295, +4)"}},
+      {"depth", [](DeviceTargetT &t) { gemm(t).depth = 9; }, {"from 9 of 8 columns"}},
+      {"rows in scratch",
+       [](DeviceTargetT &t) { gemm(t).activation_stride = 9; },
+       {"needs 18 bytes of scratch a row, there are 16"}},
+      {"results in scratch",
+       [](DeviceTargetT &t) { gemm(t).result = -1; },
+       {"needs 32 bytes of scratch a row, there are 16"}},
+  });
+}
+
 TEST_CASE("Stages are verified") {
   expectRefused({
       {"none",

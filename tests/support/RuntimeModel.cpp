@@ -64,7 +64,9 @@ RuntimeSession::RuntimeSession(const RuntimeModel &model, const SessionSettings 
   if (settings.max_step_tokens) {
     options.max_step_tokens = settings.max_step_tokens;
   }
+  options.max_logit_rows = options.max_step_tokens;
   options.isa = settings.isa.empty() ? nullptr : settings.isa.c_str();
+  options.gemm = settings.gemm.empty() ? nullptr : settings.gemm.c_str();
   options.device = settings.device.empty() ? nullptr : settings.device.c_str();
   char *error = nullptr;
   smelt_session *session = nullptr;

@@ -66,12 +66,14 @@ struct SessionSettings {
   uint32_t threads = 2;
   std::string isa;    // empty: the best one
   std::string device; // empty: the CPU
+  std::string gemm;   // empty: auto
 };
 
 // A step over the given tokens; it points into the vectors.
 smelt_step stepOf(const std::vector<int32_t> &tokens, const std::vector<int32_t> &sequences,
                   const std::vector<int32_t> &logitRows);
 
+// Steps are as long as they may be: they have as many rows of logits as tokens.
 class RuntimeSession {
 public:
   explicit RuntimeSession(const RuntimeModel &model, const SessionSettings &settings = {});

@@ -50,7 +50,13 @@ std::vector<FunctionStats> orderStats(const std::vector<CompiledKernel> &kernels
                                       const std::vector<FunctionStats> &found) {
   std::vector<FunctionStats> stats;
   for (const CompiledKernel &kernel : kernels) {
-    for (const Stage &stage : kernel.stages) {
+    std::vector<Stage> stages = kernel.stages;
+    for (const LibraryStage &stage : kernel.library) {
+      if (const Stage *launch = std::get_if<Stage>(&stage)) {
+        stages.push_back(*launch);
+      }
+    }
+    for (const Stage &stage : stages) {
       auto same = [&](const FunctionStats &s) { return s.function == stage.function; };
       if (std::any_of(stats.begin(), stats.end(), same)) {
         continue;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace smelt::codegen::cuda {
@@ -38,6 +39,14 @@ struct Stage {
   int64_t shared_bytes = 0; // dynamic shared memory
 };
 
+// A matrix product for a library of them, see DeviceGemm in runtime/schema/manifest.fbs; -1: none.
+struct GemmStage {
+  int64_t weight = 0, outputs = 0, depth = 0, activation_stride = 0;
+  int64_t result = -1, column = 0, result_stride = 0;
+  int64_t addend = -1, scale = -1;
+};
+using LibraryStage = std::variant<Stage, GemmStage>;
+
 // Bytes, affine in the sizes of a step as everywhere.
 struct ScratchSize {
   int64_t bytes = 0, per_token = 0, per_logit_row = 0, per_position = 0;
@@ -53,6 +62,8 @@ struct FunctionStats {
 struct CompiledKernel {
   std::vector<Stage> stages;
   ScratchSize scratch;
+  std::vector<LibraryStage> library; // instead of them, where a library multiplies; empty: never
+  ScratchSize library_scratch;
 };
 
 struct CompiledTarget {

@@ -10,6 +10,8 @@ namespace smelt::codegen::cuda {
 
 namespace {
 
+constexpr int64_t MOST_ROWS = 4096; // blocks along the tokens, which then take several
+
 // What a dense product and its target fix at compile time.
 struct DenseShape {
   DenseShape(const Target &target, int64_t depth, int64_t panels, int64_t parts)
@@ -192,6 +194,15 @@ void addProductStage(KernelBuilder &k, const DenseShape &shape, llvm::ArrayRef<i
           });
 }
 
+// The product of the rows of scratch by a matrix, for a library.
+GemmStage gemmOf(unsigned weight, int64_t depth, int64_t outputs) {
+  return {.weight = weight,
+          .outputs = outputs,
+          .depth = rowStride(depth),
+          .activation_stride = paddedColumns(depth),
+          .result_stride = outputs};
+}
+
 // Address of a place of a f32 result with rows of `width`, and whether the block has it.
 struct ResultPlace {
   Value offset; // elements, i64
@@ -257,6 +268,17 @@ void emitGemmNormLinear(KernelBuilder &k) {
                              [&] { e.store(result, e.at(frame.binding(outAt), e.f32(), place.offset), 4); });
                     }
                   });
+  // The router's activations are f32, and biases are added in f32: our kernel does both.
+  if (!emit && !bias) {
+    k.libraryRows();
+    for (int64_t i = 0, column = 0; i < outs; column += outputs[i++]) {
+      GemmStage gemm = gemmOf(weightsAt + i, in, outputs[i]);
+      gemm.result = outAt;
+      gemm.column = column;
+      gemm.result_stride = width;
+      k.libraryGemm(gemm);
+    }
+  }
 }
 
 // a, weight, x_in, x_out; constants: T, scale.
@@ -287,6 +309,12 @@ void emitGemmLinearResidual(KernelBuilder &k) {
           e.when(place.valid, [&] { e.store(result, e.at(frame.binding(3), e.f32(), place.offset), 4); });
         }
       });
+  k.libraryRows();
+  GemmStage gemm = gemmOf(1, in, out);
+  gemm.addend = 2;
+  gemm.result = 3;
+  gemm.scale = 1;
+  k.libraryGemm(gemm);
 }
 
 // x, [norm weight], gate, up, h; constants: T, eps.
@@ -318,6 +346,30 @@ void emitGemmGateUp(KernelBuilder &k) {
                  [&] { e.store(result, e.at(frame.binding(gateAt + 2), e.f32(), place.offset), 4); });
         }
       });
+  // For a library the gate goes where the result will be and the up projection to scratch, behind the rows.
+  k.libraryRows();
+  GemmStage gemm = gemmOf(gateAt, in, out);
+  gemm.result = gateAt + 2;
+  k.libraryGemm(gemm);
+  gemm.weight = gateAt + 1;
+  gemm.result = -1;
+  k.libraryGemm(gemm);
+  k.result.library_scratch.per_token += 4 * out;
+  constexpr int64_t threads = 256;
+  StageShape launch{.x = {.fixed = out, .divisor = threads},
+                    .y = {.fixed = 0, .per_token = 1, .limit = MOST_ROWS},
+                    .threads = threads};
+  k.libraryStage(launch, [&](Emitter &e, StageFrame &frame) {
+    Value column = e.add(e.mul(e.block(0), threads), e.thread()), tokens = frame.constantInt(0);
+    Value ups = bytes(e, frame.scratch(), wideMul(e, tokens, RowFormat{in}.rowBytes()));
+    e.when(e.less(column, out), [&] {
+      e.loop(e.block(1), tokens, e.blocks(1), [&](Value token) {
+        Value h = e.row(frame.binding(gateAt + 2), e.f32(), token, out);
+        Value up = e.loadF32(e.row(ups, e.f32(), token, out), column);
+        e.storeF32(e.mulf(e.silu(e.loadF32(h, column)), up), h, column);
+      });
+    });
+  });
 }
 
 } // namespace smelt::codegen::cuda

@@ -60,6 +60,17 @@ void KernelBuilder::parameters(unsigned bindingCount, unsigned constantCount) {
 }
 
 void KernelBuilder::stage(const StageShape &shape, const std::function<void(Emitter &, StageFrame &)> &body) {
+  result.stages.push_back(emit(stageName(request, result.stages.size()), shape, body));
+}
+
+void KernelBuilder::libraryStage(const StageShape &shape,
+                                 const std::function<void(Emitter &, StageFrame &)> &body) {
+  std::string name = request.kernel.name + "_library_" + std::to_string(result.library.size());
+  result.library.push_back(emit(name, shape, body));
+}
+
+Stage KernelBuilder::emit(const std::string &name, const StageShape &shape,
+                          const std::function<void(Emitter &, StageFrame &)> &body) {
   OpBuilder builder(module.getContext());
   declareShared(module, builder);
   builder.setInsertionPointToEnd(module.getBody());
@@ -68,7 +79,6 @@ void KernelBuilder::stage(const StageShape &shape, const std::function<void(Emit
   llvm::SmallVector<Type> types(bindings, e.ptr(GLOBAL_SPACE));
   types.append(constants, e.i32());
   types.append(2, e.ptr(GLOBAL_SPACE)); // scratch, tickets
-  std::string name = stageName(request, result.stages.size());
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(module.getContext()), types);
   auto function = LLVM::LLVMFuncOp::create(builder, loc, name, type);
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
@@ -83,7 +93,7 @@ void KernelBuilder::stage(const StageShape &shape, const std::function<void(Emit
   StageFrame frame(e, *entry, bindings, constants);
   body(e, frame);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
-  result.stages.push_back({name, {shape.x, shape.y, shape.z}, shape.threads, frame.sharedBytes()});
+  return {name, {shape.x, shape.y, shape.z}, shape.threads, frame.sharedBytes()};
 }
 
 } // namespace smelt::codegen::cuda

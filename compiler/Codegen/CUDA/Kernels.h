@@ -62,6 +62,14 @@ public:
   // How many bindings and constants the role passes; before any stage.
   void parameters(unsigned bindings, unsigned constants);
   void stage(const StageShape &shape, const std::function<void(Emitter &, StageFrame &)> &body);
+  // The form for a library of products, in order: a stage again, a launch of its own, or a product. It starts
+  // with the rows that stage 0 leaves in scratch.
+  void libraryRows() {
+    result.library.push_back(result.stages[0]);
+    result.library_scratch = result.scratch;
+  }
+  void libraryStage(const StageShape &shape, const std::function<void(Emitter &, StageFrame &)> &body);
+  void libraryGemm(const GemmStage &gemm) { result.library.push_back(gemm); }
   // The kernel cannot be built for these parameters.
   void fail(const std::string &why) { error_ = why; }
 
@@ -69,6 +77,9 @@ public:
   const std::string &error() const { return error_; }
 
 private:
+  Stage emit(const std::string &name, const StageShape &shape,
+             const std::function<void(Emitter &, StageFrame &)> &body);
+
   mlir::ModuleOp module;
   const KernelRequest &request;
   const Target &target_;

@@ -17,7 +17,7 @@
 #define SMELT_ARTIFACT_MAGIC "SMELTART"
 /* A reader refuses another major version; a newer minor version only adds what an older reader may skip. */
 #define SMELT_ARTIFACT_VERSION_MAJOR 1
-#define SMELT_ARTIFACT_VERSION_MINOR 3
+#define SMELT_ARTIFACT_VERSION_MINOR 4
 #define SMELT_ARTIFACT_CODE_ALIGNMENT 4096
 /* The checksum covers the file from here on: all that follows it in the header, and the sections. */
 #define SMELT_ARTIFACT_CHECKSUM_BEGIN 32

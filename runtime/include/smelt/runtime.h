@@ -185,6 +185,10 @@ typedef struct smelt_session_options {
   /* Called with one sentence for people about something that is no error. May be NULL. */
   void (*notice)(void *user, const char *text);
   void *notice_user;
+  /* What multiplies dense matrices in the steps of a device that have 32 rows or more. "own": kernels of the
+   * artifact, with which a token's results do not depend on the rows of its step. "cublas": cuBLASLt.
+   * NULL or "auto": cuBLASLt where there is one. docs/cuda.md says what holds with it. */
+  const char *gemm;
 } smelt_session_options;
 void smelt_session_options_init(smelt_session_options *options);
 
@@ -219,14 +223,17 @@ smelt_status smelt_session_create(const smelt_artifact *artifact, const smelt_we
 void smelt_session_destroy(smelt_session *session);
 
 /* The options in force: defaults resolved, capacity rounded, isa the name of the chosen variant or device
- * target; weights_cache NULL. */
+ * target; weights_cache NULL; gemm "own" or "cublas". */
 void smelt_session_get_options(const smelt_session *session, smelt_session_options *options);
 void smelt_session_get_memory(const smelt_session *session, smelt_memory *memory);
+/* What multiplies dense matrices in long steps on a device, for people: "own kernels", "cuBLASLt 13.1.0";
+ * empty on the CPU. Valid until the next call. */
+const char *smelt_session_gemm(smelt_session *session);
 
 /* Tokens to run. Token i of sequence sequence_ids[i] goes to position positions[i], which must be that
  * sequence's next one: its length so far plus the tokens of it before i. Sequences may be mixed freely; no
  * result depends on what else is in the step or on how it is cut (on a device: apart from which of its
- * programs runs, one for short steps or one for any). */
+ * programs runs, one for short steps or one for any, and with cuBLASLt also on the number of rows). */
 typedef struct smelt_step {
   const int32_t *tokens;       /* [token_count], 0..vocab_size-1 */
   size_t token_count;          /* at least 1 */

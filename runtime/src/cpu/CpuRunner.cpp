@@ -54,6 +54,7 @@ Result<std::unique_ptr<StepRunner>> CpuRunner::create(std::shared_ptr<const Arti
   }
   options.isa = artifact->manifest().variants()->Get(*variant)->isa()->c_str();
   options.device = "cpu";
+  options.gemm = "own";
   if (Status status = weights->generate(options.threads); !status.ok()) {
     return status;
   }

@@ -33,6 +33,26 @@ Result<const DeviceTarget *> targetFor(const Artifact &artifact, const Device &d
   return target;
 }
 
+// What multiplies the matrices of long steps; null: our kernels. `options` resolved.
+Result<std::unique_ptr<GemmLibrary>> libraryFor(const DevicePointer &device, const DeviceTarget &target,
+                                                const smelt_session_options &options) {
+  GemmChoice choice = *parseGemm(options.gemm);
+  if (choice == GemmChoice::cublas && !hasLibraryForm(target)) {
+    return fail(SMELT_unsupported,
+                fmt::format("cuBLASLt is asked for, but the code for {} has no place for it; compile the "
+                            "artifact again, or do without it: --gemm own",
+                            printable(target.name()->string_view())));
+  }
+  if (!gainsFromLibrary(target, options)) {
+    return std::unique_ptr<GemmLibrary>();
+  }
+  return GemmLibrary::open(device, choice, [&](const std::string &text) {
+    if (options.notice) {
+      options.notice(options.notice_user, text.c_str());
+    }
+  });
+}
+
 } // namespace
 
 std::optional<int> parseDevice(std::string_view device) {
@@ -54,14 +74,20 @@ Result<DevicePlan> planFor(const Artifact &artifact, const smelt_session_options
   std::optional<int> ordinal = parseDevice(options.device);
   if (!ordinal) {
     Result<const DeviceTarget *> target = findTarget(artifact, options.device);
-    return target.ok() ? planDevice(artifact, **target, options) : target.takeStatus();
+    // Whether that machine has cuBLASLt is not known.
+    bool mayHave = parseGemm(options.gemm) != GemmChoice::own;
+    return target.ok() ? planDevice(artifact, **target, options, mayHave) : target.takeStatus();
   }
   Result<DevicePointer> device = Device::open(*ordinal);
   if (!device.ok()) {
     return device.takeStatus();
   }
   Result<const DeviceTarget *> target = targetFor(artifact, **device, options.isa);
-  return target.ok() ? planDevice(artifact, **target, options) : target.takeStatus();
+  if (!target.ok()) {
+    return target.takeStatus();
+  }
+  Result<std::unique_ptr<GemmLibrary>> library = libraryFor(*device, **target, options);
+  return library.ok() ? planDevice(artifact, **target, options, *library != nullptr) : library.takeStatus();
 }
 
 CudaRunner::CudaRunner(std::shared_ptr<const Artifact> artifact, DevicePointer device, DevicePlan plan)
@@ -83,7 +109,11 @@ Result<std::unique_ptr<StepRunner>> CudaRunner::create(std::shared_ptr<const Art
   if (Status status = resolveOptions(options); !status.ok()) {
     return status;
   }
-  Result<DevicePlan> plan = planDevice(*artifact, **target, options);
+  Result<std::unique_ptr<GemmLibrary>> library = libraryFor(*device, **target, options);
+  if (!library.ok()) {
+    return library.takeStatus();
+  }
+  Result<DevicePlan> plan = planDevice(*artifact, **target, options, *library != nullptr);
   if (!plan.ok()) {
     return plan.takeStatus();
   }
@@ -105,6 +135,7 @@ Result<std::unique_ptr<StepRunner>> CudaRunner::create(std::shared_ptr<const Art
     return status;
   }
   std::unique_ptr<CudaRunner> runner(new CudaRunner(std::move(artifact), *device, std::move(*plan)));
+  runner->library = std::move(*library);
   status = runner->allocate();
   status = status.ok() ? runner->buildPrograms(std::move(*module), options.profile) : status;
   status = status.ok() ? runner->fillTables() : status;
@@ -113,6 +144,7 @@ Result<std::unique_ptr<StepRunner>> CudaRunner::create(std::shared_ptr<const Art
     return status;
   }
   options.device = runner->deviceName.c_str();
+  options.gemm = runner->library ? "cublas" : "own";
   return std::unique_ptr<StepRunner>(std::move(runner));
 }
 
@@ -130,6 +162,7 @@ Status CudaRunner::allocate() {
       {weightMemory, plan.weightBytes, "the weights"},   {state, plan.stateBytes, "the KV cache"},
       {workspace, plan.workspaceBytes, "the workspace"}, {tables, plan.tableBytes, "rope tables"},
       {scratch, plan.scratchBytes, "scratch"},           {tickets, ticketCount * sizeof(uint32_t), "tickets"},
+      {libraryWorkspace, plan.libraryBytes, "the workspace of cuBLASLt"},
   };
   for (auto &region : regions) {
     Result<DeviceMemory> memory = DeviceMemory::allocate(device, region.bytes, region.what);

@@ -1,6 +1,7 @@
 #include "runtime/src/cuda/CudaProgram.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 namespace smelt::runtime::cuda {
@@ -16,11 +17,18 @@ public:
     for (const DeviceKernel *kernel : *place.program->device_kernels()) {
       std::vector<DeviceStageCode> &stages = program.code.emplace_back();
       for (const DeviceStage *stage : *kernel->stages()) {
-        Result<Function> function = module.function(stage->function()->c_str(), stage->shared_bytes());
-        if (!function.ok()) {
-          return function.takeStatus();
+        if (Status status = load(module, *stage, stages.emplace_back()); !status.ok()) {
+          return status;
         }
-        stages.push_back({*function, stage});
+      }
+      std::vector<LibraryStageCode> &library = program.library.emplace_back();
+      for (uint32_t i = 0; kernel->library() && i < kernel->library()->size(); ++i) {
+        const LibraryStage &stage = *kernel->library()->Get(i);
+        library.push_back({{}, stage.gemm()});
+        Status status = stage.launch() ? load(module, *stage.launch(), library.back().launch) : success();
+        if (!status.ok()) {
+          return status;
+        }
       }
     }
     return success();
@@ -61,6 +69,15 @@ public:
   }
 
 private:
+  static Status load(const Module &module, const DeviceStage &stage, DeviceStageCode &code) {
+    Result<Function> function = module.function(stage.function()->c_str(), stage.shared_bytes());
+    if (!function.ok()) {
+      return function.takeStatus();
+    }
+    code = {*function, &stage};
+    return success();
+  }
+
   void addParameters(const DeviceLaunch &launch, size_t firstConstant) {
     for (size_t b = 0; b < launch.call->bindings()->size(); ++b) {
       program.parameterList.push_back(&program.pointers[launch.firstBinding + b]);
@@ -136,6 +153,30 @@ DevicePtr CudaProgram::buffer(uint32_t index) const {
     base = addresses.tables;
   }
   return base + place->offsets[index];
+}
+
+Gemm CudaProgram::gemm(const DeviceLaunch &launch, const DeviceGemm &stage, uint64_t rows) const {
+  auto address = [&](int32_t index) {
+    return binding(launch, size_t(index)) + stage.column() * sizeof(float);
+  };
+  Gemm gemm;
+  gemm.rows = rows;
+  gemm.outputs = stage.outputs();
+  gemm.depth = stage.depth();
+  gemm.activationStride = stage.activation_stride();
+  gemm.weightStride = stage.depth();
+  gemm.resultStride = stage.result_stride();
+  gemm.activations = addresses.scratch;
+  gemm.weight = binding(launch, stage.weight());
+  gemm.result = stage.result() < 0
+                       ? addresses.scratch + rows * stage.activation_stride() * sizeof(uint16_t)
+                       : address(stage.result());
+  gemm.addend = stage.addend() < 0 ? 0 : address(stage.addend());
+  if (stage.scale() >= 0) {
+    size_t constant = launch.firstParameter + launch.call->bindings()->size() + size_t(stage.scale());
+    std::memcpy(&gemm.scale, parameterList[constant], sizeof gemm.scale);
+  }
+  return gemm;
 }
 
 bool CudaProgram::choosesTokens() const {

@@ -4,6 +4,7 @@
 
 #include "runtime/src/cuda/DevicePlan.h"
 #include "runtime/src/cuda/Module.h"
+#include "runtime/src/cuda/GemmLibrary.h"
 
 namespace smelt::runtime::cuda {
 
@@ -15,6 +16,12 @@ struct DeviceAddresses {
 struct DeviceStageCode {
   Function function = nullptr;
   const artifact::DeviceStage *stage = nullptr;
+};
+
+// A stage of a kernel's form for a library: a launch or a product.
+struct LibraryStageCode {
+  DeviceStageCode launch;
+  const artifact::DeviceGemm *gemm = nullptr;
 };
 
 // What a step leaves behind.
@@ -37,6 +44,12 @@ public:
   const ProgramPlan &plan() const { return *place; }
   const std::vector<DeviceLaunch> &launches() const { return list; }
   std::span<const DeviceStageCode> stages(const DeviceLaunch &launch) const { return code[launch.kernel]; }
+  // Empty when the kernel has no form for a library.
+  std::span<const LibraryStageCode> libraryStages(const DeviceLaunch &launch) const {
+    return library[launch.kernel];
+  }
+  // One of them, for `rows` rows; addresses as the launch binds them.
+  Gemm gemm(const DeviceLaunch &launch, const artifact::DeviceGemm &stage, uint64_t rows) const;
   // As cuLaunchKernel takes them; the same for all stages.
   void **parameters(const DeviceLaunch &launch) { return parameterList.data() + launch.firstParameter; }
   DevicePtr binding(const DeviceLaunch &launch, size_t index) const {
@@ -53,7 +66,8 @@ private:
 
   const ProgramPlan *place = nullptr;
   DeviceAddresses addresses;
-  std::vector<std::vector<DeviceStageCode>> code; // by kernel
+  std::vector<std::vector<DeviceStageCode>> code;     // by kernel
+  std::vector<std::vector<LibraryStageCode>> library; // by kernel
   std::vector<DeviceLaunch> list;
   std::vector<DevicePtr> pointers; // scratch and tickets first
   std::vector<int32_t> values;     // of each call once, whatever its layers and visits

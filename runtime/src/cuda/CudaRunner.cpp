@@ -152,28 +152,42 @@ Status CudaRunner::launch(CudaProgram &program, const DeviceLaunch &launch, cons
   if (launch.ofLogitRows && step.logitRows == 0) {
     return success(); // a grid has at least one block, which would find no row
   }
+  uint64_t rows = launch.ofLogitRows ? step.logitRows : step.tokens;
+  Result<bool> byLibrary = libraryTakes(program, launch, rows);
+  if (!byLibrary.ok()) {
+    return byLibrary.takeStatus();
+  }
+  if (*byLibrary) {
+    return launchByLibrary(program, launch, step, rows);
+  }
   for (const DeviceStageCode &code : program.stages(launch)) {
-    const DeviceStage &stage = *code.stage;
-    auto x = unsigned(gridBlocks(*stage.grid_x(), step)), y = unsigned(gridBlocks(*stage.grid_y(), step)),
-         z = unsigned(gridBlocks(*stage.grid_z(), step));
-    Code result =
-        device->api.launchKernel(code.function, x, y, z, stage.threads(), 1, 1, stage.shared_bytes(),
-                                 stream.get(), program.parameters(launch), nullptr);
-    if (result == 0 && synchronous) {
-      result = device->api.streamSynchronize(stream.get());
-    }
-    if (result != 0) {
-      const Kernel &kernel = *program.plan().tables.kernels.Get(launch.kernel);
-      return device->check(
-          result,
-          fmt::format("run stage '{}' of kernel '{}' ({}), grid {} x {} x {} of {} threads, {} bytes of "
-                      "shared memory, in block {} call {}, visit {}, layer {}",
-                      printable(stage.function()->string_view()), printable(kernel.name()->string_view()),
-                      printable(kernel.role()->string_view()), x, y, z, stage.threads(), stage.shared_bytes(),
-                      launch.block, launch.callIndex, launch.visit, launch.layer));
+    if (Status status = launchStage(program, launch, code, step); !status.ok()) {
+      return status;
     }
   }
   return success();
+}
+
+Status CudaRunner::launchStage(CudaProgram &program, const DeviceLaunch &launch, const DeviceStageCode &code,
+                               const Extent &step) {
+  const DeviceStage &stage = *code.stage;
+  auto x = unsigned(gridBlocks(*stage.grid_x(), step)), y = unsigned(gridBlocks(*stage.grid_y(), step)),
+       z = unsigned(gridBlocks(*stage.grid_z(), step));
+  Code result = device->api.launchKernel(code.function, x, y, z, stage.threads(), 1, 1, stage.shared_bytes(),
+                                         stream.get(), program.parameters(launch), nullptr);
+  if (result == 0 && synchronous) {
+    result = device->api.streamSynchronize(stream.get());
+  }
+  if (result == 0) {
+    return success();
+  }
+  const Kernel &kernel = *program.plan().tables.kernels.Get(launch.kernel);
+  return device->check(
+      result, fmt::format("run stage '{}' of kernel '{}' ({}), grid {} x {} x {} of {} threads, {} bytes of "
+                          "shared memory, in block {} call {}, visit {}, layer {}",
+                          printable(stage.function()->string_view()), printable(kernel.name()->string_view()),
+                          printable(kernel.role()->string_view()), x, y, z, stage.threads(),
+                          stage.shared_bytes(), launch.block, launch.callIndex, launch.visit, launch.layer));
 }
 
 Status CudaRunner::runAsGraph(size_t index, const Extent &step, StepKind kind) {

@@ -28,6 +28,7 @@ public:
                   const TokenSink &sink) override;
   const smelt_kernel_profile *profile(uint32_t index) const override;
   void resetProfile() override;
+  std::string gemm() const override;
 
 private:
   CudaRunner(std::shared_ptr<const Artifact> artifact, DevicePointer device, DevicePlan plan);
@@ -61,6 +62,11 @@ private:
   Status copyInputs(const CudaProgram &program);
   Status copyLogits(const CudaProgram &program, const Extent &step);
   Status launch(CudaProgram &program, const DeviceLaunch &launch, const Extent &step);
+  Status launchStage(CudaProgram &program, const DeviceLaunch &launch, const DeviceStageCode &code,
+                     const Extent &step);
+  // Whether the products of a launch are the library's business in a step of so many rows.
+  Result<bool> libraryTakes(const CudaProgram &program, const DeviceLaunch &launch, uint64_t rows);
+  Status launchByLibrary(CudaProgram &program, const DeviceLaunch &launch, const Extent &step, uint64_t rows);
   Status runAsGraph(size_t index, const Extent &step, StepKind kind);
   // Launch by launch, with times or what was written.
   Status runObserved(size_t index, const StepTraffic &step, StepKind kind, uint64_t firstToken);
@@ -79,6 +85,8 @@ private:
   OwnedStream stream;
   DeviceMemory weightMemory, state, workspace, tables, scratch, tickets;
   PinnedMemory inputs, logitRows, sampledTokens;
+  DeviceMemory libraryWorkspace;
+  std::unique_ptr<GemmLibrary> library; // null: our kernels multiply
   std::vector<CudaProgram> programs;
   std::vector<Profile> profiles; // by program; empty when nothing is measured
   std::vector<OwnedEvent> events;

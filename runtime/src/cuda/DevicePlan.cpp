@@ -1,5 +1,7 @@
 #include "runtime/src/cuda/DevicePlan.h"
 
+#include "runtime/src/cuda/GemmLibrary.h"
+
 #include "runtime/src/ArtifactVerifier.h"
 #include "runtime/src/Text.h"
 
@@ -22,9 +24,11 @@ bool isInput(BufferKind kind) {
 
 class Planner {
 public:
-  Planner(const Artifact &artifact, const DeviceTarget &target, const smelt_session_options &options)
+  Planner(const Artifact &artifact, const DeviceTarget &target, const smelt_session_options &options,
+          bool withLibrary)
       : manifest(artifact.manifest()), options(options) {
     plan.target = &target;
+    plan.libraryBytes = withLibrary ? GemmLibrary::workspaceBytes : 0;
     plan.extent = {options.max_step_tokens, options.max_logit_rows, options.sequences, options.capacity};
   }
 
@@ -127,10 +131,17 @@ private:
       if (choosesTokens(*tables.kernels.Get(k))) { // see StepRunner::sample()
         extent.logitRows = std::min(extent.logitRows, extent.sequences);
       }
-      plan.scratchBytes = std::max(plan.scratchBytes, bytesOf(*kernel.scratch(), extent, [&] {
-                                     return fmt::format("the scratch of kernel '{}'", nameOf(tables, k));
-                                   }));
-      checkGrids(tables, k, kernel, extent);
+      auto name = [&] { return fmt::format("the scratch of kernel '{}'", nameOf(tables, k)); };
+      plan.scratchBytes = std::max(plan.scratchBytes, bytesOf(*kernel.scratch(), extent, name));
+      for (const DeviceStage *stage : *kernel.stages()) {
+        checkGrid(tables, k, *stage, extent);
+      }
+      if (plan.libraryBytes && kernel.library() && kernel.library()->size()) {
+        plan.scratchBytes = std::max(plan.scratchBytes, bytesOf(*kernel.library_scratch(), extent, name));
+        for (const LibraryStage *stage : *kernel.library()) {
+          stage->launch() ? checkGrid(tables, k, *stage->launch(), extent) : void();
+        }
+      }
     }
     plan.programs.push_back(std::move(place));
   }
@@ -162,20 +173,16 @@ private:
     return printable(tables.kernels.Get(kernel)->name()->string_view());
   }
 
-  void checkGrids(const ProgramTables &tables, uint32_t index, const DeviceKernel &kernel,
-                  const Extent &step) {
-    for (const DeviceStage *stage : *kernel.stages()) {
-      uint64_t x = gridBlocks(*stage->grid_x(), step), y = gridBlocks(*stage->grid_y(), step),
-               z = gridBlocks(*stage->grid_z(), step);
-      if ((x > INT32_MAX || y > 65535 || z > 65535) && problem.ok()) {
-        problem =
-            fail(SMELT_unsupported,
-                 fmt::format("stage '{}' of kernel '{}' would take a grid of {} x {} x {} blocks for "
-                             "steps of {} tokens; CUDA allows {} x 65535 x 65535: lower the tokens of a "
-                             "step (--chunk) or the capacity",
-                             printable(stage->function()->string_view()), nameOf(tables, index), x, y, z,
-                             step.tokens, INT32_MAX));
-      }
+  void checkGrid(const ProgramTables &tables, uint32_t index, const DeviceStage &stage, const Extent &step) {
+    uint64_t x = gridBlocks(*stage.grid_x(), step), y = gridBlocks(*stage.grid_y(), step),
+             z = gridBlocks(*stage.grid_z(), step);
+    if ((x > INT32_MAX || y > 65535 || z > 65535) && problem.ok()) {
+      problem = fail(SMELT_unsupported,
+                     fmt::format("stage '{}' of kernel '{}' would take a grid of {} x {} x {} blocks for "
+                                 "steps of {} tokens; CUDA allows {} x 65535 x 65535: lower the tokens of a "
+                                 "step (--chunk) or the capacity",
+                                 printable(stage.function()->string_view()), nameOf(tables, index), x, y, z,
+                                 step.tokens, INT32_MAX));
     }
   }
 
@@ -184,7 +191,7 @@ private:
     memory.workspace = plan.workspaceBytes;
     memory.state = plan.stateBytes;
     memory.tables = plan.tableBytes;
-    memory.scratch = plan.scratchBytes + ticketCount * sizeof(uint32_t);
+    memory.scratch = plan.scratchBytes + ticketCount * sizeof(uint32_t) + plan.libraryBytes;
     memory.device_weights = plan.weightBytes;
     memory.pinned = plan.inputBytes + plan.logitBytes + plan.sampledBytes;
     memory.total = memory.workspace + memory.state + memory.tables + memory.scratch + memory.device_weights;
@@ -226,9 +233,22 @@ uint64_t gridBlocks(const GridSize &size, const Extent &step) {
   return std::clamp<uint64_t>(blocks, 1, most);
 }
 
+bool hasLibraryForm(const DeviceTarget &target) {
+  const auto &programs = *target.programs();
+  return std::any_of(programs.begin(), programs.end(), [](const DeviceProgram *program) {
+    const auto &kernels = *program->device_kernels();
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [](const DeviceKernel *kernel) { return kernel->library() && kernel->library()->size(); });
+  });
+}
+
+bool gainsFromLibrary(const DeviceTarget &target, const smelt_session_options &options) {
+  return options.max_step_tokens >= GemmLibrary::leastRows && hasLibraryForm(target);
+}
+
 Result<DevicePlan> planDevice(const Artifact &artifact, const DeviceTarget &target,
-                              const smelt_session_options &options) {
-  return Planner(artifact, target, options).run();
+                              const smelt_session_options &options, bool withLibrary) {
+  return Planner(artifact, target, options, withLibrary && gainsFromLibrary(target, options)).run();
 }
 
 Status checkFits(const DevicePlan &plan, const smelt_session_options &options, std::string_view gpu,

@@ -45,6 +45,7 @@ struct DevicePlan {
   std::vector<ProgramPlan> programs;
   uint64_t weightBytes = 0, stateBytes = 0, workspaceBytes = 0, tableBytes = 0;
   uint64_t scratchBytes = 0; // without the tickets
+  uint64_t libraryBytes = 0; // workspace of a library of products; 0: our kernels multiply
   uint64_t inputBytes = 0;   // of any program; pinned on the host as well
   uint64_t logitBytes = 0;   // pinned on the host
   uint64_t sampledBytes = 0; // pinned on the host, all slots
@@ -62,10 +63,14 @@ void withoutStaging(DevicePlan &plan);
 // Blocks along one dimension in a step of this extent; more than 2^31 are told as 2^31.
 uint64_t gridBlocks(const artifact::GridSize &size, const Extent &step);
 
+// Whether a target has kernels whose products a library may take, and steps may be long enough for it.
+bool hasLibraryForm(const artifact::DeviceTarget &target);
+bool gainsFromLibrary(const artifact::DeviceTarget &target, const smelt_session_options &options);
+
 // `options` resolved. SMELT_memory when the sizes overflow; SMELT_unsupported when the grid of a stage would
-// exceed what CUDA launches.
+// exceed what CUDA launches. `withLibrary`: a library of products is to take what it can.
 Result<DevicePlan> planDevice(const Artifact &artifact, const artifact::DeviceTarget &target,
-                              const smelt_session_options &options);
+                              const smelt_session_options &options, bool withLibrary = false);
 
 // SMELT_memory, with all numbers, when the plan needs more than `available` bytes of the GPU.
 Status checkFits(const DevicePlan &plan, const smelt_session_options &options, std::string_view gpu,

@@ -117,6 +117,7 @@ private:
     session.isa = options.isa.empty() ? nullptr : options.isa.c_str();
     session.profile = options.profile;
     session.device = options.device.c_str();
+    session.gemm = options.gemm.c_str();
     session.weights_cache = options.weightsCache.empty()     ? nullptr
                             : options.weightsCache == "auto" ? ""
                                                              : options.weightsCache.c_str();

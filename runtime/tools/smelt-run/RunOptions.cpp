@@ -41,6 +41,11 @@ void addRunOptions(CLI::App &app, RunOptions &options) {
   app.add_option(
       "--isa", options.isa,
       "Code variant to run, e.g. x86-64-v3, or on a GPU cuda:sm_80; default: the best for the machine");
+  app.add_option("--gemm", options.gemm,
+                 "What multiplies dense matrices on a GPU in steps of 32 rows and more: own (kernels of the "
+                 "artifact; no result depends on the rows of a step), cublas, or auto: cuBLASLt if it is there")
+      ->check(CLI::IsMember({"auto", "own", "cublas"}))
+      ->capture_default_str();
   app.add_option("--chunk", options.chunk,
                  "Most tokens of one step of the prompt; default 512, or 4096 on a GPU, which reads most of "
                  "its weights once a step")

@@ -28,6 +28,7 @@ struct RunOptions {
   bool profile = false;
   std::string isa; // empty: the best
   std::string device = "cpu";
+  std::string gemm = "auto";
   std::string weightsCache; // a file, "auto", or empty: none
   bool checkWeightsCache = false;
   std::optional<uint32_t> chunk; // default: 512, or 4096 on a GPU

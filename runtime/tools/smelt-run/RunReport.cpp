@@ -67,9 +67,10 @@ std::string textReport(const RunModel &model, const RunResult &result) {
   smelt_session_get_memory(model.session.get(), &memory);
   std::string out = fmt::format("model: {}, ", printable(model.info.model_name));
   if (onDevice(options)) {
-    out += fmt::format("on {}, code {}, weights {}, session {} with them (KV cache {})\n", options.device,
-                       printable(options.isa), formatBytes(memory.device_weights), formatBytes(memory.total),
-                       formatBytes(memory.state));
+    out += fmt::format("on {}, code {}, weights {}, session {} with them (KV cache {}), long products by {}\n",
+                       options.device, printable(options.isa), formatBytes(memory.device_weights),
+                       formatBytes(memory.total), formatBytes(memory.state),
+                       smelt_session_gemm(model.session.get()));
   } else {
     out += fmt::format("code {}, {} thread{}, weights {}, session {} (KV cache {})\n", printable(options.isa),
                        options.threads, options.threads == 1 ? "" : "s", formatBytes(memory.weights),
@@ -111,6 +112,7 @@ std::string jsonReport(const RunModel &model, const RunResult &result) {
   if (onDevice(options)) {
     json["memory"]["device_weight_bytes"] = memory.device_weights;
     json["memory"]["pinned_bytes"] = memory.pinned;
+    json["gemm"] = smelt_session_gemm(model.session.get());
   } else {
     json["memory"]["packed_weight_bytes"] = memory.packed_weights;
     json["memory"]["packed_huge_page_bytes"] = memory.packed_huge;

@@ -49,6 +49,8 @@ SMELT_CUBLAS_EXPORT const char *cublasGetStatusString(cublasStatus_t status) {
     return "an invalid value was used";
   case CUBLAS_STATUS_EXECUTION_FAILED:
     return "the function failed to launch on the GPU";
+  case CUBLAS_STATUS_INTERNAL_ERROR:
+    return "an internal operation failed";
   case CUBLAS_STATUS_NOT_SUPPORTED:
     return "the functionality is not supported";
   }

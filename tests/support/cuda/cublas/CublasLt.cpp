@@ -1,8 +1,12 @@
 // cublasLt*: descriptors, layouts, one algorithm, matmul.
 #include "tests/support/cuda/cublas/Gemm.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
+#include <string_view>
 
 using namespace smelt::emu;
 
@@ -33,9 +37,53 @@ bool supported(const cublasLtMatmulDescOpaque &desc) {
          (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc.epilogue == CUBLASLT_EPILOGUE_BIAS);
 }
 
+/// The status that SMELT_TEST_CUBLAS_FAIL=function:status plans for a function; success when it names another.
+cublasStatus_t planned(std::string_view function) {
+  const char *plan = std::getenv("SMELT_TEST_CUBLAS_FAIL");
+  const std::string_view text = plan ? plan : "";
+  const size_t colon = text.find(':');
+  return text.substr(0, colon) == function && colon != text.npos
+             ? static_cast<cublasStatus_t>(std::atoi(std::string(text.substr(colon + 1)).c_str()))
+             : CUBLAS_STATUS_SUCCESS;
+}
+
+/// What an algorithm was chosen for; it is refused for anything else.
+struct ChosenFor {
+  uint64_t rows, columns;
+  int64_t leading[3];
+  uint64_t workspace;
+  uint32_t alignments[4];
+};
+static_assert(sizeof(ChosenFor) <= sizeof(cublasLtMatmulAlgo_t));
+
+bool aligned(const void *pointer, uint32_t to) { return reinterpret_cast<uintptr_t>(pointer) % to == 0; }
+
 } // namespace
 
+SMELT_CUBLAS_EXPORT const char *cublasLtGetStatusName(cublasStatus_t status) {
+  switch (status) {
+  case CUBLAS_STATUS_SUCCESS:
+    return "CUBLAS_STATUS_SUCCESS";
+  case CUBLAS_STATUS_NOT_INITIALIZED:
+    return "CUBLAS_STATUS_NOT_INITIALIZED";
+  case CUBLAS_STATUS_ALLOC_FAILED:
+    return "CUBLAS_STATUS_ALLOC_FAILED";
+  case CUBLAS_STATUS_INVALID_VALUE:
+    return "CUBLAS_STATUS_INVALID_VALUE";
+  case CUBLAS_STATUS_EXECUTION_FAILED:
+    return "CUBLAS_STATUS_EXECUTION_FAILED";
+  case CUBLAS_STATUS_INTERNAL_ERROR:
+    return "CUBLAS_STATUS_INTERNAL_ERROR";
+  case CUBLAS_STATUS_NOT_SUPPORTED:
+    return "CUBLAS_STATUS_NOT_SUPPORTED";
+  }
+  return "CUBLAS_STATUS_UNKNOWN";
+}
+
 SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+  if (const cublasStatus_t status = planned("cublasLtCreate"); status != CUBLAS_STATUS_SUCCESS) {
+    return status;
+  }
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -43,7 +91,10 @@ SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }
-SMELT_CUBLAS_EXPORT size_t cublasLtGetVersion() { return 130000; }
+SMELT_CUBLAS_EXPORT size_t cublasLtGetVersion() {
+  const char *version = std::getenv("SMELT_TEST_CUBLAS_VERSION");
+  return version ? std::strtoull(version, nullptr, 10) : 130000;
+}
 
 SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
                                                             cublasComputeType_t compute,
@@ -126,8 +177,21 @@ SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmu
 SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
     size_t bytes) {
-  return attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? setValue(preference->workspace, value, bytes)
-                                                               : CUBLAS_STATUS_SUCCESS;
+  switch (attribute) {
+  case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+    return setValue(preference->workspace, value, bytes);
+  case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+    return setValue(preference->reductions, value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+    return setValue(preference->alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
+                    bytes);
+  case CUBLASLT_MATMUL_PREF_SEARCH_MODE:
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
@@ -135,6 +199,11 @@ SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int requested,
     cublasLtMatmulHeuristicResult_t *results, int *count) {
   *count = 0;
+  // 0 is a plan as well: no algorithm is found.
+  if (const char *plan = std::getenv("SMELT_TEST_CUBLAS_FAIL");
+      plan && std::string_view(plan).starts_with("cublasLtMatmulAlgoGetHeuristic:")) {
+    return planned("cublasLtMatmulAlgoGetHeuristic");
+  }
   if (requested < 1 || !leadingFits(*a) || !leadingFits(*b) || !leadingFits(*c) || !leadingFits(*d)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -142,7 +211,12 @@ SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   std::memset(results, 0, sizeof *results);
+  // Some of the workspace, which then is written.
+  results->workspaceSize = std::min<uint64_t>(preference->workspace, 1 << 12);
   results->wavesCount = 1;
+  ChosenFor chosen = {d->rows, d->cols, {a->ld, b->ld, d->ld}, results->workspaceSize, {}};
+  std::memcpy(chosen.alignments, preference->alignments, sizeof chosen.alignments);
+  std::memcpy(&results->algo, &chosen, sizeof chosen);
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -158,6 +232,9 @@ SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtMatmul(
   if (!supported(*desc)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  if (const cublasStatus_t status = planned("cublasLtMatmul"); status != CUBLAS_STATUS_SUCCESS) {
+    return status;
+  }
   const bool at = desc->trans_a != CUBLAS_OP_N, bt = desc->trans_b != CUBLAS_OP_N;
   Gemm gemm;
   gemm.m = static_cast<int64_t>(d_layout->rows);
@@ -170,6 +247,19 @@ SMELT_CUBLAS_EXPORT cublasStatus_t cublasLtMatmul(
       !leadingFits(*a_layout) || !leadingFits(*b_layout) || !leadingFits(*c_layout) ||
       !leadingFits(*d_layout)) {
     return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (algorithm) { // without one the library chooses
+    ChosenFor chosen;
+    std::memcpy(&chosen, algorithm, sizeof chosen);
+    if (chosen.rows != d_layout->rows || chosen.columns != d_layout->cols ||
+        chosen.leading[0] != a_layout->ld || chosen.leading[1] != b_layout->ld ||
+        chosen.leading[2] != d_layout->ld || workspace_bytes < chosen.workspace ||
+        !aligned(workspace, 16) || !aligned(a, chosen.alignments[0]) || !aligned(b, chosen.alignments[1]) ||
+        !aligned(c, chosen.alignments[2]) || !aligned(d, chosen.alignments[3])) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    gemm.workspace = workspace;
+    gemm.workspace_bytes = chosen.workspace;
   }
   gemm.a = matrixOf(a, *a_layout, desc->trans_a);
   gemm.b = matrixOf(b, *b_layout, desc->trans_b);

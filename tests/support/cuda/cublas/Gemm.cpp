@@ -2,6 +2,7 @@
 
 #include "tests/support/cuda/sim/Half.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -15,6 +16,7 @@ namespace smelt::emu {
 namespace {
 
 constexpr int kIllegalAddress = 700;
+std::atomic<uint64_t> products;
 
 float load(int type, const uint8_t *from) {
   uint16_t half;
@@ -88,6 +90,13 @@ int run(void *data) {
   if (!a || !b || !d || (g.beta != 0 && !c) || (g.bias.data && !bias)) {
     return fault(!a ? "A" : !b ? "B" : !d ? "D" : "C or the bias");
   }
+  if (g.workspace_bytes) {
+    void *used = smelt_test_cuda_host_address(reinterpret_cast<uint64_t>(g.workspace), g.workspace_bytes, 1);
+    if (!used) {
+      return fault("the workspace");
+    }
+    std::memset(used, 0xff, g.workspace_bytes);
+  }
   const auto bytes = static_cast<int64_t>(gemmElementBytes(g.d.type));
   for (int64_t batch = 0; batch < g.batches; ++batch) {
     const std::vector<float> left = gather(g.a, a, g.m, g.k, batch), right = gather(g.b, b, g.k, g.n, batch);
@@ -132,9 +141,13 @@ cublasStatus_t enqueueGemm(void *stream, const Gemm &gemm) {
   if (gemm.m == 0 || gemm.n == 0) {
     return CUBLAS_STATUS_SUCCESS;
   }
+  ++products;
   const int code = smelt_test_cuda_enqueue(stream, run, new Gemm(gemm),
                                            [](void *data) { delete static_cast<Gemm *>(data); });
   return code == 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 } // namespace smelt::emu
+
+/// Products that were put on a stream, for tests that want to know whether any were.
+SMELT_CUBLAS_EXPORT uint64_t smelt_test_cublas_products() { return smelt::emu::products; }

@@ -19,6 +19,8 @@ struct Gemm {
   float alpha = 1, beta = 0;
   const void *alpha_device = nullptr, *beta_device = nullptr; ///< read when the product runs, if set
   GemmMatrix bias;                                            ///< a column, if data is set
+  void *workspace = nullptr; ///< filled with nonsense before the product, as partial sums would
+  size_t workspace_bytes = 0;
 };
 
 /// Queues the product on a stream of the look-alike driver, captured like a kernel.
