@@ -23,6 +23,7 @@ Value Emitter::mul(Value a, Value b) { return arith::MulIOp::create(builder, loc
 Value Emitter::div(Value a, Value b) { return arith::DivUIOp::create(builder, loc, a, b); }
 Value Emitter::rem(Value a, Value b) { return arith::RemUIOp::create(builder, loc, a, b); }
 Value Emitter::min(Value a, Value b) { return arith::MinSIOp::create(builder, loc, a, b); }
+Value Emitter::max(Value a, Value b) { return arith::MaxSIOp::create(builder, loc, a, b); }
 Value Emitter::select(Value cond, Value a, Value b) {
   return arith::SelectOp::create(builder, loc, cond, a, b);
 }

@@ -41,6 +41,7 @@ public:
   Value div(Value a, Value b); // unsigned
   Value rem(Value a, Value b); // unsigned
   Value min(Value a, Value b); // signed
+  Value max(Value a, Value b); // signed
   Value select(Value cond, Value a, Value b);
   Value add(Value a, int64_t b) { return add(a, c(b)); }
   Value sub(Value a, int64_t b) { return sub(a, c(b)); }
@@ -48,6 +49,7 @@ public:
   Value div(Value a, int64_t b) { return div(a, c(b)); }
   Value rem(Value a, int64_t b) { return rem(a, c(b)); }
   Value min(Value a, int64_t b) { return min(a, c(b)); }
+  Value max(Value a, int64_t b) { return max(a, c(b)); }
   Value less(Value a, Value b); // signed
   Value lessEqual(Value a, Value b);
   Value equal(Value a, Value b);

@@ -18,8 +18,9 @@ constexpr int64_t kFewestUnits = 4;
 // Tiles of fewer rows read weights as fast as memory gives them: there is no time to bring in the next tile's
 // meanwhile.
 constexpr int64_t kFewestReadAheadRows = 4;
-// They have this many lines of each panel under way instead, the next tile's included: a core's own prefetcher
-// starts anew at every panel and page. 8 panels of 8 lines are several times the misses a core has at once.
+// They have this many lines of each panel under way instead, the next tile's included: a core's own
+// prefetcher starts anew at every panel and page. 8 panels of 8 lines are several times the misses a core has
+// at once.
 constexpr int64_t kLinesAhead = 8;
 constexpr int64_t kLine = 64; // bytes
 } // namespace
@@ -70,9 +71,11 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
     Value end = e.sub(operands.rows, e.rem(e.sub(operands.rows, row), shape.rows));
     int64_t width = std::max<int64_t>(1, shape.panels / matrices);
     e.when(e.less(row, end), [&] {
-      Value pace = shape.rows >= kFewestReadAheadRows
-                       ? e.div(e.c(width * stepBytes * shape.rows), e.sub(end, row))
-                       : Value();
+      Value pace, period;
+      if (shape.rows >= kFewestReadAheadRows) {
+        pace = e.div(e.c(width * stepBytes * shape.rows), e.sub(end, row));
+        period = e.max(e.div(e.c(kLine), e.max(pace, 1)), 1);
+      }
       e.loop(e.c(0), operands.panels, width, [&](Value panel) {
         Values next;
         if (!elsewhere) {
@@ -82,7 +85,7 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
         }
         e.loop(row, end, shape.rows, [&](Value r) {
           Value read = pace ? e.mul(e.div(e.sub(r, row), shape.rows), e.mul(pace, steps())) : e.c(0);
-          ReadAhead ahead{{}, pace};
+          ReadAhead ahead{{}, pace, period};
           for (Value address : next) {
             ahead.addresses.push_back(e.at(address, e.builder.getI8Type(), read));
           }
@@ -144,7 +147,7 @@ void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Valu
                      initialSums(operands, row, panel, shape, width, 0, matrices));
   } else {
     for (int64_t m = 0; m < matrices; ++m) {
-      ReadAhead own = ahead.pace || ahead.addresses.empty() ? ahead : ReadAhead{{ahead.addresses[m]}, {}};
+      ReadAhead own = ahead.pace || ahead.addresses.empty() ? ahead : ReadAhead{{ahead.addresses[m]}, {}, {}};
       Values sums = accumulate(rowAddress, shape.rows, addresses[m], own,
                                initialSums(operands, row, panel, shape, width, m, m + 1));
       for (int64_t r = 0; m + 1 < matrices && r < shape.rows; ++r) {
@@ -215,13 +218,23 @@ Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Val
     });
   };
   Type byte = e.builder.getI8Type();
-  if (ahead.pace || ahead.addresses.empty()) {
-    steps(0, this->steps(), [&](Value k) {
-      for (Value address : ahead.addresses) {
-        e.prefetch(e.at(address, byte, e.mul(k, ahead.pace)));
-      }
-    });
+  if (ahead.addresses.empty()) {
+    steps(0, this->steps(), [](Value) {});
     return sums;
+  }
+  if (ahead.pace) {
+    // A line that is under way already is not asked for again: that would take the place of a miss.
+    return e.loop(e.c(0), e.c(this->steps()), ahead.period, sums, [&](Value begin, ValueRange carried) {
+      for (Value address : ahead.addresses) {
+        e.prefetch(e.at(address, byte, e.mul(begin, ahead.pace)));
+      }
+      Value end = e.min(e.add(begin, ahead.period), this->steps());
+      return e.loop(begin, end, e.c(1), carried, [&](Value k, ValueRange inner) {
+        Values next(inner);
+        step(rowAddress, rowCount, panels, k, next);
+        return next;
+      });
+    });
   }
   int64_t last = std::max<int64_t>(0, this->steps() - kLinesAhead);
   steps(0, last, [&](Value k) {

@@ -76,6 +76,7 @@ private:
   struct ReadAhead {
     Values addresses; // by matrix
     Value pace;
+    Value period; // steps from one line to the next
   };
   Values panelsAfter(const Operands &operands, Value next);
   Values panelsAt(llvm::ArrayRef<Value> bases, Value panel, int64_t bytes);

@@ -11,9 +11,9 @@ constexpr int64_t kLine = 64; // bytes
 constexpr int64_t kBlockGroups = kQuantBlock / kQuantGroup;
 // A line of scales and the codes of its two blocks.
 constexpr int64_t kPairBytes = kLine + 2 * kBlockGroups * kLine;
-// How far ahead of a line its panel is brought into the L1 cache, the lines of a block: decoding takes so many
-// instructions for a line that reading does not run ahead by itself. The line after those is read ahead too,
-// once a block, since a line of scales lies in front of every other block.
+// How far ahead of a line its panel is brought into the L1 cache, the lines of a block: decoding takes so
+// many instructions for a line that reading does not run ahead by itself. The line after those is read ahead
+// too, once a block, since a line of scales lies in front of every other block.
 constexpr int64_t kReadAhead = kBlockGroups * kLine;
 constexpr int32_t kLowBase = 0x4b000000;  // 2^23 as f32: bit 0 is worth 1
 constexpr int32_t kHighBase = 0x47000000; // 2^15 as f32: bit 8 is worth 1

@@ -118,9 +118,12 @@ void QuantProduct::multiplyChunk(const PanelProduct::Operands &operands, const C
   decoded.block = e.at(operands.block, e.f32(), e.mul(chunk.block, kQuantBlock));
   decoded.first = e.c(0);
   decoded.columns = e.sub(operands.columns, base);
-  decoded.following_bytes = panels.panelBytes();
+  // Each chunk reads its share of the panels that follow.
+  decoded.following_bytes = (panels.panelBytes() + chunks - 1) / chunks;
+  Value share = e.mul(e.div(chunk.block, chunk_blocks), decodedPanels() * decoded.following_bytes);
   for (int64_t m = 0; m < matrices; ++m) {
     decoded.matrices[m] = e.at(scratch, byte, m * decodedPanels() * panelBytes);
+    decoded.following[m] = e.at(operands.following[m], byte, share);
   }
   auto shifted = [&](const PanelProduct::Result &result) {
     PanelProduct::Result whole = result;
