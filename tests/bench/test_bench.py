@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import costs
 import run
 import sampling
 import shapes
@@ -13,6 +14,20 @@ from sampling import Sample, summarize
 
 def samples(*triples):
     return [Sample(*triple) for triple in triples]
+
+
+class CostsTest(unittest.TestCase):
+    def test_specs_of_other_depths_keep_everything_but_their_layers(self):
+        path = shapes.SPECS["smelt-100m-s85"]
+        text, original = (shapes.ROOT / path).read_text(), shapes.read_shape(path)
+        for layers, visits in ((12, 1), (120, 8)):
+            with tempfile.TemporaryDirectory() as folder:
+                spec = pathlib.Path(folder, "spec.toml")
+                spec.write_text(costs.respec(text, layers, visits))
+                shape = shapes.read_shape(spec)
+            self.assertEqual(shape.layers, layers)
+            self.assertEqual(len(shape.executed), layers // 2 + layers // 2 * visits)
+            self.assertEqual((shape.hidden, shape.experts, shape.kv_heads), (original.hidden, original.experts, original.kv_heads))
 
 
 class SummaryTest(unittest.TestCase):
