@@ -6,6 +6,7 @@
 #include "tests/support/SpecGenerator.h"
 
 #include <catch2/catch.hpp>
+#include <algorithm>
 #include <cstdlib>
 
 using namespace smelt;
@@ -28,16 +29,19 @@ SessionSettings onCuda(uint32_t max_step_tokens = 0) {
 // The look-alike driver, unless the caller has named another: a real one, on a machine that has it.
 const int chosen = setenv("SMELT_CUDA_LIBRARY", SMELT_TEST_CUDA_LIBRARY, 0);
 
-// Logits of a prompt run at once (the program of any length) or token by token (the one of short steps), both
-// with the interpreter following the routing.
+// Logits of a prompt run at once (the program of any length), and of its beginning token by token and in eights
+// (the one of short steps), all with the interpreter following the routing.
 void compare(const spec::ModelSpec &spec, size_t token_count) {
+  constexpr size_t beginning = 12;
   CAPTURE(spec.name, token_count);
   const Built built = build(spec, forCuda());
   const InterpretedModel oracle(spec, built.weights, {Precision::bf16, false});
   const RuntimeModel model = built.model();
-  const std::vector<int32_t> tokens = randomTokens(spec.vocab_size, token_count, token_count);
+  const std::vector<int32_t> prompt = randomTokens(spec.vocab_size, token_count, token_count);
   for (const uint32_t step : {0u, 1u, 8u}) {
     CAPTURE(step);
+    const size_t count = step ? std::min(beginning, prompt.size()) : prompt.size();
+    const std::vector<int32_t> tokens(prompt.begin(), prompt.begin() + ptrdiff_t(count));
     RuntimeSession session(model, onCuda(step));
     std::vector<RoutingChoice> routing;
     session.recordRouting(routing, spec.moe ? spec.moe->top_k : 0);
