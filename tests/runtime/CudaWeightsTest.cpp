@@ -315,7 +315,7 @@ TEST_CASE("ptxas takes the kernels that the runtime carries, for every target, w
     return;
   }
   TemporaryFolder folder;
-  for (auto [name, ptx] : {std::pair("splat", splatPtx), std::pair("pack", packPtx)}) {
+  for (auto [name, ptx] : {std::pair("splat", splatPtx()), std::pair("pack", packPtx())}) {
     std::string file = folder.write(std::string(name) + ".ptx", ptx);
     for (const char *chip : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a"}) {
       std::string log = folder.path("log");

@@ -12,7 +12,8 @@ namespace smelt::runtime::cuda {
 // One thread writes 16 bytes, 8 columns of one row of a packed matrix, padding included. In `tiles` 8 threads
 // take 8 rows, so that a warp writes 512 contiguous bytes and reads 64 of each row. A row of the source
 // begins at any even byte: its 16 bytes are cut from the two aligned pieces they lie in.
-const char *const packPtx = R"(
+std::string packPtx() {
+  return std::string(R"(
 .version 7.0
 .target sm_80
 .address_size 64
@@ -148,7 +149,7 @@ shift:
     setp.gt.u32 %p2, %valid, 12;
     selp.b32 %mask, %mask, 0, %p2;
     and.b32 %v3, %v3, %mask;
-)" SMELT_PACKED_OFFSET_PTX R"(
+)") + packedOffsetPtx + R"(
     mov.u32 %r4, %ctaid.y;
     cvt.u64.u32 %rd1, %r4;
     ld.param.u64 %to, [to];
@@ -162,6 +163,7 @@ done:
     ret;
 }
 )";
+}
 
 namespace {
 
@@ -171,7 +173,7 @@ constexpr uint64_t maxElements = uint64_t(1) << 32;
 } // namespace
 
 Result<PackKernel> PackKernel::load(DevicePointer device) {
-  Result<OwnedModule> module = loadImage(device, packPtx, "the kernel that packs weights");
+  Result<OwnedModule> module = loadImage(device, packPtx().c_str(), "the kernel that packs weights");
   if (!module.ok()) {
     return module.takeStatus();
   }

@@ -4,10 +4,12 @@
 #include "runtime/src/cuda/Device.h"
 #include "runtime/src/cuda/WeightLayout.h"
 
+#include <string>
+
 namespace smelt::runtime::cuda {
 
-// The kernel as PTX, ended by a zero byte.
-extern const char *const packPtx;
+// The kernel as PTX.
+std::string packPtx();
 
 // Matrices of one shape, at equal distances.
 struct PackJob {

@@ -1,10 +1,11 @@
 // Where an element of a packed weight lies, for the kernels that the runtime carries as PTX.
 #pragma once
 
+namespace smelt::runtime::cuda {
+
 // A PTX block: %offset = elements from the start of a matrix of %stride_rows x %stride_columns, padding
 // included, to element (%row, %column); %tiled is 0 for the layout `rows`. All are .b32 registers.
-#define SMELT_PACKED_OFFSET_PTX                                                                              \
-  R"(
+inline constexpr const char *packedOffsetPtx = R"(
     {
         .reg .pred %is_tiled;
         .reg .b32 %top, %left, %height, %width, %a, %b, %plain;
@@ -32,4 +33,6 @@
         setp.ne.u32 %is_tiled, %tiled, 0;
         selp.b32 %offset, %offset, %plain, %is_tiled;
     }
-)"
+)";
+
+} // namespace smelt::runtime::cuda

@@ -14,7 +14,8 @@ using artifact::Weight;
 
 // One thread makes one element of the packed matrix. By hand, because the runtime has no compiler; it uses
 // nothing that a GPU since sm_80 or a test's stand-in for one lacks.
-const char *const splatPtx = R"(
+std::string splatPtx() {
+  return std::string(R"(
 .version 7.0
 .target sm_80
 .address_size 64
@@ -96,7 +97,7 @@ const char *const splatPtx = R"(
     mov.b32 %stride_columns, %r3;
     ld.param.u32 %stride_rows, [stride_rows];
     ld.param.u32 %tiled, [tiled];
-)" SMELT_PACKED_OFFSET_PTX R"(
+)") + packedOffsetPtx + R"(
     ld.param.u64 %rd1, [address];
     cvta.to.global.u64 %rd1, %rd1;
     mul.wide.u32 %rd2, %offset, 2;
@@ -107,6 +108,7 @@ done:
     ret;
 }
 )";
+}
 
 namespace {
 
@@ -117,7 +119,7 @@ constexpr uint64_t maxElements = (uint64_t(1) << 32) - threads; // of one packed
 class Generator {
 public:
   static Result<Generator> create(DevicePointer device, Stream stream) {
-    Result<OwnedModule> module = loadImage(device, splatPtx, "the kernel for splat weights");
+    Result<OwnedModule> module = loadImage(device, splatPtx().c_str(), "the kernel for splat weights");
     if (!module.ok()) {
       return module.takeStatus();
     }

@@ -5,11 +5,12 @@
 #include "runtime/src/cuda/DevicePlan.h"
 
 #include <functional>
+#include <string>
 
 namespace smelt::runtime::cuda {
 
-// The kernel as PTX, ended by a zero byte.
-extern const char *const splatPtx;
+// The kernel as PTX.
+std::string splatPtx();
 
 // Fills the weights' memory, which starts at `memory`. `progress` returns false to stop: SMELT_interrupted.
 Status splatWeights(DevicePointer device, const artifact::Manifest &manifest, const DevicePlan &plan,
