@@ -152,7 +152,7 @@ std::vector<KernelWork> kernelWork(mlir::ModuleOp module) {
   for (ir::KernelOp op : modelOf(module).getOps<ir::KernelOp>()) {
     ir::KernelSignature signature = ir::kernelSignature(op);
     KernelWork &kernel = work.emplace_back();
-    kernel.flops = signature.flops_per_row * signature.rows_per_token;
+    kernel.flops = signature.flops_per_row * signature.rows_per_token + signature.flops_per_token;
     for (const ir::KernelArgument &argument : signature.arguments) {
       bool chosen = argument.kind == ir::BindingKind::weight_table;
       bool row = op.getRole() == "embed" && argument.kind == ir::BindingKind::weight; // of the table, one

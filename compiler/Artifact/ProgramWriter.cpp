@@ -44,7 +44,8 @@ TableOf<Kernel> ProgramWriter::kernels() {
     auto name = addString(builder, op.getSymName()), role = addString(builder, op.getRole());
     table.push_back(CreateKernel(builder, name, role, builder.CreateVector(bindings),
                                  signature.constants.size(), scratch.empty() ? 0 : scratch[index],
-                                 signature.flops_per_row, signature.rows_per_token));
+                                 signature.flops_per_row, signature.rows_per_token,
+                                 signature.flops_per_token));
   }
   return builder.CreateVector(table);
 }

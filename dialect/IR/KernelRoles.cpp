@@ -21,6 +21,8 @@ RoleParameter kvLayout() { return {"kv", 0, 2, "", {"", "kvrows", "kvbf16"}, /*o
 RoleParameter weightType() { return {"dtype", 0, 1, "", {"f32", "bf16"}}; }
 // The same for roles that multiply with matrices, which may have 8 bits.
 RoleParameter matrixType() { return {"dtype", 0, 2, "", {"f32", "bf16", "i8"}}; }
+// Width of the shared experts, where a kernel of short steps does a part of theirs besides.
+RoleParameter sharedWidth() { return {"shared", 0, MAX_DIMENSION, "s", {}, /*optional=*/true}; }
 // How the matrices that a kernel reads lie in memory: WeightLayout.
 RoleParameter matrixLayout() { return {"layout", 0, 1, "", {"", "panel16"}, /*optional=*/true}; }
 
@@ -309,12 +311,19 @@ void normRoute(const RoleValues &p, SignatureBuilder &b) {
   b.in("x", p["in"]);
   b.weight("norm_weight", p.vectorType(), p["in"]);
   b.matrix("weight", p, p["experts"], p["in"]);
+  if (p["shared"]) {
+    b.matrix("shared_gate", p, p["shared"], p["in"]);
+    b.matrix("shared_up", p, p["shared"], p["in"]);
+  }
   b.out("x_norm", p["in"]);
   b.buffer("indices", KernelAccess::write, DType::i32, perToken(I32_BYTES * p["top_k"]));
   b.out("weights", p["top_k"]);
+  if (p["shared"]) {
+    b.out("h_shared", p["shared"]);
+  }
   b.tokens();
   b.constant("eps", ConstantKind::immediate);
-  b.flops(2 * p["in"] * p["experts"]);
+  b.flops(2 * p["in"] * (p["experts"] + 2 * p["shared"]));
 }
 
 void expertsGateUpDirect(const RoleValues &p, SignatureBuilder &b) {
@@ -324,8 +333,18 @@ void expertsGateUpDirect(const RoleValues &p, SignatureBuilder &b) {
   b.matrices("gate", p, p["expert_hidden"], p["hidden"]);
   b.matrices("up", p, p["expert_hidden"], p["hidden"]);
   b.out("h", p["top_k"] * p["expert_hidden"]);
+  if (p["shared"]) {
+    b.in("h_shared", p["shared"]);
+    b.matrix("shared_down", p, p["hidden"], p["shared"]);
+    b.in("x_in", p["hidden"]);
+    b.out("x_out", p["hidden"]);
+  }
   b.tokens();
+  if (p["shared"]) {
+    b.constant("scale", ConstantKind::immediate);
+  }
   b.flops(4 * elements, p["top_k"]);
+  b.result.flops_per_token = 2 * p["hidden"] * p["shared"];
 }
 
 void expertsDownResidual(const RoleValues &p, SignatureBuilder &b) {
@@ -359,6 +378,11 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
                                                               dimension("top_k", "k"),
                                                               matrixType(),
                                                               matrixLayout()};
+  static const std::vector<RoleParameter> withShared = [] {
+    std::vector<RoleParameter> parameters = expertParameters;
+    parameters.push_back(sharedWidth());
+    return parameters;
+  }();
   static const std::vector<Role> table = {
       {"embed",
        {dimension("hidden", "h"), dimension("vocab", "v"), weightType(), matrixLayout()},
@@ -422,10 +446,11 @@ const std::vector<Role> &mlir::smelt::kernelRoles() {
         {"router", 0, 1, "", {"softmax", "sigmoid"}},
         flag("renormalize", "", "renorm"),
         weightType(),
-        matrixLayout()},
+        matrixLayout(),
+        sharedWidth()},
        checkTopK,
        normRoute},
-      {"experts_gate_up_direct", expertParameters, checkTopK, expertsGateUpDirect},
+      {"experts_gate_up_direct", withShared, checkTopK, expertsGateUpDirect},
       {"experts_down_residual", expertParameters, checkTopK, expertsDownResidual},
       {"argmax", {dimension("vocab", "v")}, fine, sample},
       {"sample", {dimension("vocab", "v")}, fine, sample},

@@ -65,8 +65,9 @@ struct KernelConstant {
 struct KernelSignature {
   SmallVector<KernelArgument, 8> arguments;
   SmallVector<KernelConstant, 4> constants;
-  int64_t flops_per_row = 0;  // 0 when negligible or not constant (attention)
-  int64_t rows_per_token = 1; // top_k for kernels over (token, expert) pairs
+  int64_t flops_per_row = 0;   // 0 when negligible or not constant (attention)
+  int64_t rows_per_token = 1;  // top_k for kernels over (token, expert) pairs
+  int64_t flops_per_token = 0; // besides those of the rows
 };
 
 // The signature of a kernel. An unknown role or parameters that do not fit the role (missing, superfluous,

@@ -55,13 +55,23 @@ private:
     }
   }
 
+  // With the first projections of the shared experts, which read the same.
   void mergeRouter(FusedOp route) {
     FusedOp router = producer(route.getInputs()[0], "norm_linear", route);
     bool plain = router && !router.getBody().getOps<RmsNormOp>().empty() &&
                  llvm::none_of(router.getBody().getOps<LinearOp>(), [](LinearOp op) { return op.getBias(); });
-    if (plain) {
-      merge("norm_route", {router, route});
+    if (!plain) {
+      return;
     }
+    for (Operation *user : llvm::to_vector(router->getUsers())) {
+      auto shared = dyn_cast<FusedOp>(user);
+      if (shared && shared.getRole() == "gate_up" && shared->getBlock() == &block &&
+          shared.getInputs().size() == 1) {
+        merge("norm_route", {router, route, shared});
+        return;
+      }
+    }
+    merge("norm_route", {router, route});
   }
 
   void mergeExperts(FusedOp combine) {
@@ -69,11 +79,41 @@ private:
       FusedOp down = producer(input, "experts_down", combine);
       FusedOp gateUp = down ? producer(down.getInputs()[0], "experts_gate_up", down) : FusedOp();
       if (gateUp) {
-        gateUp.setRole("experts_gate_up_direct");
+        if (FusedOp shared = writeBefore(combine)) {
+          merge("experts_gate_up_direct", {gateUp, shared});
+        } else {
+          gateUp.setRole("experts_gate_up_direct");
+        }
         merge("experts_down_residual", {down, combine});
         return;
       }
     }
+  }
+
+  // The residual write of the shared experts, which follows that of the others, put before it: the two are
+  // summands. Null when there is none.
+  FusedOp writeBefore(FusedOp combine) {
+    Value sum = combine.getResult(0);
+    auto shared = sum.hasOneUse() ? dyn_cast<FusedOp>(*sum.getUsers().begin()) : FusedOp();
+    if (!shared || shared.getRole() != "linear_residual" || shared->getBlock() != &block) {
+      return {};
+    }
+    OpOperand &read = *sum.getUses().begin(), *before = residualOf(combine);
+    if (residualOf(shared) != &read) {
+      return {};
+    }
+    Value x = before->get();
+    rewriter.replaceAllUsesWith(shared.getResult(0), sum);
+    read.set(x);
+    before->set(shared.getResult(0));
+    return shared;
+  }
+
+  // The operand that the residual write of a fused op adds to.
+  OpOperand *residualOf(FusedOp fused) {
+    auto write = *fused.getBody().getOps<ResidualAddOp>().begin();
+    auto argument = cast<BlockArgument>(write.getInput());
+    return &fused->getOpOperand(argument.getArgNumber());
   }
 
   // One fused op with the bodies of several, where the last of them stands.

@@ -60,24 +60,40 @@ LogicalResult FormBuilder::normQkvRope() {
 
 LogicalResult FormBuilder::normRoute() {
   auto norm = single<RmsNormOp>();
-  auto linear = single<LinearOp>();
   auto route = single<RouteOp>();
-  if (!norm || !linear || !route || linear.getBias() || linear.getInput() != norm.getResult() ||
-      route.getLogits() != linear.getResult()) {
-    return mismatch("a smelt.rms_norm, the router's smelt.linear without bias, and its smelt.route");
+  auto shared = single<SwigluOp>();
+  auto linears = all<LinearOp>();
+  auto router = route ? route.getLogits().getDefiningOp<LinearOp>() : LinearOp();
+  auto gate = shared ? shared.getGate().getDefiningOp<LinearOp>() : LinearOp();
+  auto up = shared ? shared.getUp().getDefiningOp<LinearOp>() : LinearOp();
+  bool shaped =
+      norm && router && (!shared || (gate && up)) && linears.size() == (shared ? 3 : 1) &&
+      llvm::all_of(linears, [&](LinearOp op) { return !op.getBias() && op.getInput() == norm.getResult(); });
+  if (!shaped) {
+    return mismatch(
+        "a smelt.rms_norm, the router's smelt.linear without bias, and its smelt.route; and gate, "
+        "up and smelt.swiglu of the shared experts, if there are any");
   }
   param("in", width(norm.getInput()));
   param("experts", width(route.getLogits()));
   param("top_k", route.getTopK());
   param("router", static_cast<int64_t>(route.getRouter()));
   param("renormalize", route.getRenormalize());
-  dtype(linear.getWeightAttr());
+  dtype(router.getWeightAttr());
   operand(norm.getInput());
   weight(norm.getWeightAttr());
-  weight(linear.getWeightAttr());
+  weight(router.getWeightAttr());
+  if (shared) {
+    param("shared", width(shared.getResult()));
+    weight(gate.getWeightAttr());
+    weight(up.getWeightAttr());
+  }
   immediate(norm.getEps());
-  return failure(failed(result({norm.getResult()})) || failed(result({route.getIndices()})) ||
-                 failed(result({route.getWeights()})));
+  if (failed(result({norm.getResult()})) || failed(result({route.getIndices()})) ||
+      failed(result({route.getWeights()}))) {
+    return failure();
+  }
+  return shared ? result({shared.getResult()}) : success();
 }
 
 LogicalResult FormBuilder::expertsGateUpDirect() {
@@ -88,12 +104,31 @@ LogicalResult FormBuilder::expertsGateUpDirect() {
       linears[0].getIndices() != linears[1].getIndices()) {
     return mismatch("gate and up smelt.expert_linear of one row a token, and their smelt.swiglu");
   }
+  auto down = all<LinearOp>();
+  auto write = single<ResidualAddOp>();
+  if (down.empty()
+          ? bool(write)
+          : down.size() != 1 || !write || down[0].getBias() || write.getUpdate() != down[0].getResult()) {
+    return mismatch(
+        "of shared experts one smelt.linear without bias and the smelt.residual_add of its result");
+  }
   expertParams(linears[0], width(linears[0].getInput()), width(swiglu.getResult()));
   operand(linears[0].getInput());
   operand(linears[0].getIndices());
   weight(linears[0].getWeightAttr());
   weight(linears[1].getWeightAttr());
-  return result({swiglu.getResult()});
+  if (failed(result({swiglu.getResult()}))) {
+    return failure();
+  }
+  if (!write) {
+    return success();
+  }
+  param("shared", width(down[0].getInput()));
+  operand(down[0].getInput());
+  weight(down[0].getWeightAttr());
+  operand(write.getInput());
+  immediate(write.getScale());
+  return result({write.getResult()});
 }
 
 LogicalResult FormBuilder::expertsDownResidual() {

@@ -52,9 +52,11 @@ def SmeltMergeShortStep : Pass<"smelt-merge-short-step", "::mlir::smelt::ModelOp
     arithmetic. This pass, after smelt-fuse, makes fewer and larger fused ops: the attention's normalisation,
     projections, rotation and cache write (`norm_qkv_rope`), normalisation, router and choice of experts (`norm_route`), and the experts' last projection with the
     weighted sum and the residual write (`experts_down_residual`). The experts then find their rows through
-    the chosen indices, without a routing plan (`experts_gate_up_direct`).
+    the chosen indices, without a routing plan (`experts_gate_up_direct`). What shared experts compute goes along:
+    their first projections with the router, whose input they read, and the last one, with its residual write,
+    with the first projections of the experts, whose residual write then follows it.
 
-    A sparse layer ends with six fused ops, and two more with shared experts. Left to later passes: as for
+    A sparse layer ends with six fused ops, a dense one with five. Left to later passes: as for
     smelt-fuse.
 
     Example: tests/dialect/Transforms/smelt-merge-short-step/doctest.mlir

@@ -50,7 +50,8 @@ double bytesOf(const CallPlace &launch, const ProgramTables &program, const Kern
 LaunchCost launchCost(const CallPlace &launch, const ProgramTables &program, const StepTraffic &step) {
   const Kernel &kernel = *program.kernels.Get(launch.kernel);
   return {bytesOf(launch, program, kernel, step),
-          double(kernel.flops_per_row()) * rowsOf(launch, kernel, step.extent)};
+          double(kernel.flops_per_row()) * rowsOf(launch, kernel, step.extent) +
+              double(kernel.flops_per_token()) * double(step.extent.tokens)};
 }
 
 } // namespace smelt::runtime

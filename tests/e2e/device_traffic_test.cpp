@@ -1,5 +1,5 @@
-// What a decode step of a whole model loads of its weights and stores in its cache on a GPU, counted byte by
-// byte by the look-alike driver: every matrix once a visit, of experts those that were chosen.
+// What a decode step of a whole model launches on a GPU, loads of its weights and stores in its cache. Bytes
+// are counted by the look-alike driver: every matrix once a visit, of experts those that were chosen.
 #include "runtime/schema/manifest_generated.h"
 #include "runtime/src/Artifact.h"
 #include "runtime/src/cuda/DevicePlan.h"
@@ -143,4 +143,47 @@ TEST_CASE("a decode step on a GPU reads every weight once a visit, and appends t
   }
   // q, k, v and o of three layers, two routers, shared experts of two layers, a dense ffn, the head.
   CHECK(matrices == 3 * 4 + 2 + 2 * 3 + 3 + 1);
+}
+
+TEST_CASE(
+    "a layer of a decode step on a GPU is six launches, five when it is dense, whatever the spec says") {
+  for (int64_t shared : {0, 2}) {
+    for (bool bias : {false, true}) {
+      spec::ModelSpec spec = everyFeature();
+      spec.moe->shared_experts = shared;
+      spec.moe->shared_expert_hidden_size = shared ? 24 : 0;
+      spec.segments.clear();
+      std::vector<size_t> expected;
+      for (spec::QkNorm norm : {spec::QkNorm::none, spec::QkNorm::per_head, spec::QkNorm::full_width}) {
+        for (spec::FfnKind ffn : {spec::FfnKind::moe, spec::FfnKind::dense}) {
+          spec::Segment segment;
+          segment.layers = 1;
+          segment.visits = 2;
+          segment.ffn = ffn;
+          segment.attention = spec.attention;
+          segment.attention.qk_norm = norm;
+          segment.attention.qkv_bias = bias;
+          spec.segments.push_back(segment);
+          expected.push_back(ffn == spec::FfnKind::moe ? 6 : 5);
+        }
+      }
+      const Built built = build(spec, {Precision::bf16, false, {"cuda:sm_90a"}});
+      auto artifact = runtime::Artifact::open(built.artifact);
+      REQUIRE(artifact.ok());
+      const auto &program = *(*artifact)->manifest().devices()->Get(0)->programs()->Get(0);
+      REQUIRE(program.max_tokens() == 8);
+      std::vector<size_t> launches; // of the layer of each block that has one
+      for (const artifact::Block *block : *program.blocks()) {
+        size_t count = 0;
+        for (const artifact::Call *call : *block->calls()) {
+          count += program.device_kernels()->Get(call->kernel())->stages()->size();
+        }
+        if (block->visits() == 2) {
+          launches.push_back(count);
+        }
+      }
+      CAPTURE(shared, bias);
+      CHECK(launches == expected);
+    }
+  }
 }

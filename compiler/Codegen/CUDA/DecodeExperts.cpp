@@ -1,5 +1,6 @@
 // The experts of short steps: one output of one (token, choice) after another, each by a few warps, no
 // sorting and no atomics.
+#include "compiler/Codegen/CUDA/DecodeLinear.h"
 #include "compiler/Codegen/CUDA/DecodeTiles.h"
 #include "compiler/Codegen/CUDA/WeightPacking.h"
 
@@ -29,53 +30,92 @@ Value expertMatrix(Emitter &e, Value table, Value expert, int64_t rows, int64_t 
 
 } // namespace
 
-// A block makes 8 features of one (token, choice), its warps each a share of the columns of both matrices.
-void emitExpertsGateUpDirect(KernelBuilder &kernel) {
-  constexpr int64_t warps = 4, threads = warps * WARP;
+namespace {
+
+constexpr int64_t GATE_UP_WARPS = 4;
+
+// 8 features of one (token, choice), the warps of a block each a share of the columns of both matrices.
+void emitFeatures(Emitter &e, StageFrame &frame, const KernelBuilder &kernel, Value slot) {
+  constexpr int64_t warps = GATE_UP_WARPS, threads = warps * WARP;
   int64_t hidden = kernel.param("hidden"), features = kernel.param("expert_hidden");
+  Value blockRow = e.block(0), warp = e.warp();
+  Value expert = e.readI32(frame.binding(1), slot);
+  TileRows tiles(e, features, hidden, blockRow);
+  Value x = frame.shared(4 * tiles.stagedColumns());
+  Value parts = frame.shared(4 * warps * 2 * BLOCK_ROWS);
+  // Issued while the expert's number is on its way.
+  Value token = e.div(slot, kernel.param("top_k"));
+  RowCopy copy(e, e.row(frame.binding(0), e.f32(), token, hidden), x, hidden, tiles.stagedColumns(),
+               e.thread(), threads);
+  Values matrices = {expertMatrix(e, frame.binding(2), expert, features, hidden),
+                     expertMatrix(e, frame.binding(3), expert, features, hidden)};
+  Values sums = tiles.multiply(matrices, x, warp, warps, [&] {
+    copy.finish();
+    e.barrier();
+  });
+  Value mine = e.row(parts, e.f32(), warp, 2 * BLOCK_ROWS);
+  Value gate = tiles.reduce(sums[0]), up = tiles.reduce(sums[1]);
+  e.when(e.less(e.lane(), BLOCK_ROWS), [&] {
+    e.storeF32(gate, mine, e.lane());
+    e.storeF32(up, mine, e.add(e.lane(), BLOCK_ROWS));
+  });
+  e.barrier();
+  Value feature = e.add(e.mul(blockRow, BLOCK_ROWS), e.thread());
+  e.when(e.both(e.less(e.thread(), BLOCK_ROWS), e.less(feature, features)), [&] {
+    Value totals[2] = {e.f(0), e.f(0)};
+    for (int64_t w = 0; w < warps; ++w) {
+      for (int64_t m = 0; m < 2; ++m) {
+        Value part = e.loadF32(parts, e.add(e.thread(), (2 * w + m) * BLOCK_ROWS));
+        totals[m] = e.addf(totals[m], part);
+      }
+    }
+    e.storeF32(e.mulf(e.silu(totals[0]), totals[1]), e.row(frame.binding(4), e.f32(), slot, features),
+               feature);
+  });
+}
+
+} // namespace
+
+// The last projection of shared experts is further blocks, in rows of the grid before those of the choices.
+void emitExpertsGateUpDirect(KernelBuilder &kernel) {
+  int64_t hidden = kernel.param("hidden"), width = kernel.has("shared") ? kernel.param("shared") : 0;
   if (!fits(kernel, "hidden", hidden)) {
     return;
   }
-  kernel.parameters(5, 1);
-  StageShape launch{.x = {.fixed = paddedRows(features), .divisor = BLOCK_ROWS},
-                    .y = {.fixed = 0, .per_token = kernel.param("top_k")},
-                    .threads = threads,
-                    .min_blocks = 5};
+  int64_t blocks = paddedRows(kernel.param("expert_hidden")) / BLOCK_ROWS; // of a choice
+  LinearResidual shared(std::max<int64_t>(width, 1), hidden, 1);
+  int64_t sharedRows = width ? (shared.blocks() + blocks - 1) / blocks : 0;
+  kernel.parameters(width ? 9 : 5, width ? 2 : 1);
+  StageShape launch{.x = {.fixed = blocks},
+                    .y = {.fixed = sharedRows, .per_token = kernel.param("top_k")},
+                    .threads = GATE_UP_WARPS * WARP,
+                    .min_blocks = width ? 4 : 5};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
-    Value slot = e.block(1), blockRow = e.block(0), warp = e.warp();
-    Value expert = e.readI32(frame.binding(1), slot);
-    TileRows tiles(e, features, hidden, blockRow);
-    Value x = frame.shared(4 * tiles.stagedColumns());
-    Value parts = frame.shared(4 * warps * 2 * BLOCK_ROWS);
-    // Issued while the expert's number is on its way.
-    Value token = e.div(slot, kernel.param("top_k"));
-    RowCopy copy(e, e.row(frame.binding(0), e.f32(), token, hidden), x, hidden, tiles.stagedColumns(),
-                 e.thread(), threads);
-    Values matrices = {expertMatrix(e, frame.binding(2), expert, features, hidden),
-                       expertMatrix(e, frame.binding(3), expert, features, hidden)};
-    Values sums = tiles.multiply(matrices, x, warp, warps, [&] {
-      copy.finish();
-      e.barrier();
-    });
-    Value mine = e.row(parts, e.f32(), warp, 2 * BLOCK_ROWS);
-    Value gate = tiles.reduce(sums[0]), up = tiles.reduce(sums[1]);
-    e.when(e.less(e.lane(), BLOCK_ROWS), [&] {
-      e.storeF32(gate, mine, e.lane());
-      e.storeF32(up, mine, e.add(e.lane(), BLOCK_ROWS));
-    });
-    e.barrier();
-    Value feature = e.add(e.mul(blockRow, BLOCK_ROWS), e.thread());
-    e.when(e.both(e.less(e.thread(), BLOCK_ROWS), e.less(feature, features)), [&] {
-      Value totals[2] = {e.f(0), e.f(0)};
-      for (int64_t w = 0; w < warps; ++w) {
-        for (int64_t m = 0; m < 2; ++m) {
-          Value part = e.loadF32(parts, e.add(e.thread(), (2 * w + m) * BLOCK_ROWS));
-          totals[m] = e.addf(totals[m], part);
-        }
-      }
-      e.storeF32(e.mulf(e.silu(totals[0]), totals[1]), e.row(frame.binding(4), e.f32(), slot, features),
-                 feature);
-    });
+    if (!width) {
+      emitFeatures(e, frame, kernel, e.block(1));
+      return;
+    }
+    Value y = e.block(1);
+    int64_t mark = frame.mark();
+    e.choose(
+        e.less(y, sharedRows),
+        [&] {
+          Value block = e.add(e.mul(y, blocks), e.block(0));
+          e.when(e.less(block, shared.blocks()), [&] {
+            shared.emit(e, frame, block,
+                        {.x = frame.binding(5),
+                         .weight = frame.binding(6),
+                         .xIn = frame.binding(7),
+                         .xOut = frame.binding(8),
+                         .scale = frame.constantFloat(1)});
+          });
+          return Values();
+        },
+        [&] {
+          frame.release(mark); // no block is of both kinds
+          emitFeatures(e, frame, kernel, e.sub(y, sharedRows));
+          return Values();
+        });
   });
 }
 

@@ -84,8 +84,9 @@ private:
   Value staged, squaresBase;
 };
 
-// The normalised activations themselves, f32[tokens, in]: every block of a one-dimensional grid writes a
+// The normalised activations themselves, f32[tokens, in]: each of the first `blocks` blocks along x writes a
 // share. After multiply(); without gather.
-void storeNormalised(Emitter &e, Gemv &gemv, const GemvInput &input, int64_t in, int64_t threads, Value out);
+void storeNormalised(Emitter &e, Gemv &gemv, const GemvInput &input, int64_t in, int64_t threads, Value out,
+                     Value blocks);
 
 } // namespace smelt::codegen::cuda

@@ -1,5 +1,5 @@
 // Dense projections of short steps.
-#include "compiler/Codegen/CUDA/DecodeGemv.h"
+#include "compiler/Codegen/CUDA/DecodeLinear.h"
 #include "compiler/Codegen/CUDA/WeightPacking.h"
 
 #include <algorithm>
@@ -99,86 +99,103 @@ void emitNormLinearShort(KernelBuilder &kernel) {
       });
     }
     if (emitNorm) {
-      storeNormalised(e, gemv, input, in, shape.threads(), frame.binding(normedBinding));
+      storeNormalised(e, gemv, input, in, shape.threads(), frame.binding(normedBinding), e.blocks(0));
     }
   });
 }
 
-void storeNormalised(Emitter &e, Gemv &gemv, const GemvInput &input, int64_t in, int64_t threads, Value out) {
+void storeNormalised(Emitter &e, Gemv &gemv, const GemvInput &input, int64_t in, int64_t threads, Value out,
+                     Value blocks) {
   // Every block takes its share of the columns.
   Value first = e.add(e.mul(e.block(0), threads), e.thread());
   e.loop(e.c(0), input.tokens, 1, [&](Value token) {
     Value inverse = gemv.inverseRms(token);
     Value x = e.row(input.x, e.f32(), token, in), y = e.row(out, e.f32(), token, in);
-    e.loop(first, e.c(in), e.mul(e.blocks(0), threads), [&](Value column) {
+    e.loop(first, e.c(in), e.mul(blocks, threads), [&](Value column) {
       Value value = e.mulf(e.mulf(e.readF32(x, column), inverse), e.readBf16(input.norm, column));
       e.storeF32(value, y, column);
     });
   });
 }
 
+LinearResidual::LinearResidual(int64_t in, int64_t out, int64_t rows)
+    : shape{.in = in, .rows = rows ? rows : rowsPerWarp(out)}, in(in), out(out) {}
+
+void LinearResidual::emit(Emitter &e, StageFrame &frame, Value block, const Arguments &arguments) const {
+  GemvInput input{.x = arguments.x, .tokens = frame.constantInt(0)};
+  Gemv gemv(e, frame, shape, input);
+  Value token = gemv.laneToken(), active = gemv.laneActive();
+  Value xIn = e.row(arguments.xIn, e.f32(), token, out);
+  Value firstRow = e.mul(e.add(e.mul(block, shape.warps), e.warp()), shape.rows);
+  Values addresses, before;
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    Value row = e.min(e.add(firstRow, r), out - 1);
+    addresses.push_back(e.row(arguments.weight, e.bf16(), row, rowStride(in)));
+  }
+  Values results = gemv.multiply(addresses, [&] {
+    for (int64_t r = 0; r < shape.rows; ++r) { // nobody else writes these elements
+      before.push_back(e.loadF32(xIn, e.min(e.add(firstRow, r), out - 1)));
+    }
+  });
+  Value xOut = e.row(arguments.xOut, e.f32(), token, out);
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    Value row = e.add(firstRow, r);
+    e.when(e.both(active, e.less(row, out)),
+           [&] { e.storeF32(e.fma(results[r], arguments.scale, before[r]), xOut, row); });
+  }
+}
+
 void emitLinearResidualShort(KernelBuilder &kernel) {
-  int64_t in = kernel.param("in"), out = kernel.param("out");
-  GemvShape shape{.in = in, .rows = rowsPerWarp(out)};
-  int64_t groups = (out + shape.rows - 1) / shape.rows;
+  LinearResidual product(kernel.param("in"), kernel.param("out"));
   kernel.parameters(4, 2);
-  StageShape launch{.x = gridOf(groups, shape.warps), .threads = shape.threads()};
+  StageShape launch{.x = product.grid(), .threads = product.shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
-    GemvInput input{.x = frame.binding(0), .tokens = frame.constantInt(0)};
-    Gemv gemv(e, frame, shape, input);
-    Value token = gemv.laneToken(), active = gemv.laneActive();
-    Value xIn = e.row(frame.binding(2), e.f32(), token, out);
-    Value firstRow = e.mul(warpGroup(e, shape.warps), shape.rows);
-    Values addresses, before;
-    for (int64_t r = 0; r < shape.rows; ++r) {
-      Value row = e.min(e.add(firstRow, r), out - 1);
-      addresses.push_back(e.row(frame.binding(1), e.bf16(), row, rowStride(in)));
-    }
-    Values results = gemv.multiply(addresses, [&] {
-      for (int64_t r = 0; r < shape.rows; ++r) { // nobody else writes these elements
-        before.push_back(e.loadF32(xIn, e.min(e.add(firstRow, r), out - 1)));
-      }
-    });
-    Value xOut = e.row(frame.binding(3), e.f32(), token, out), scale = frame.constantFloat(1);
-    for (int64_t r = 0; r < shape.rows; ++r) {
-      Value row = e.add(firstRow, r);
-      e.when(e.both(active, e.less(row, out)),
-             [&] { e.storeF32(e.fma(results[r], scale, before[r]), xOut, row); });
-    }
+    product.emit(e, frame, e.block(0),
+                 {.x = frame.binding(0),
+                  .weight = frame.binding(1),
+                  .xIn = frame.binding(2),
+                  .xOut = frame.binding(3),
+                  .scale = frame.constantFloat(1)});
   });
 }
 
+GateUp::GateUp(int64_t in, int64_t out)
+    : features(rowsPerWarp(2 * out) > 1 ? 2 : 1), shape{.in = in, .rows = 2 * features}, in(in), out(out) {}
+
+void GateUp::emit(Emitter &e, StageFrame &frame, Value block, const GemvInput &input,
+                  const Arguments &arguments) const {
+  Gemv gemv(e, frame, shape, input);
+  Value first = e.mul(e.add(e.mul(block, shape.warps), e.warp()), features);
+  Values addresses;
+  for (int64_t f = 0; f < features; ++f) {
+    Value row = e.min(e.add(first, f), out - 1);
+    addresses.push_back(e.row(arguments.gate, e.bf16(), row, rowStride(in)));
+    addresses.push_back(e.row(arguments.up, e.bf16(), row, rowStride(in)));
+  }
+  Values results = gemv.multiply(addresses);
+  Value h = e.row(arguments.h, e.f32(), gemv.laneToken(), out);
+  Value active = gemv.laneActive();
+  for (int64_t f = 0; f < features; ++f) {
+    Value feature = e.add(first, f);
+    e.when(e.both(active, e.less(feature, out)),
+           [&] { e.storeF32(e.mulf(e.silu(results[2 * f]), results[2 * f + 1]), h, feature); });
+  }
+}
+
 void emitGateUpShort(KernelBuilder &kernel) {
-  int64_t in = kernel.param("in"), out = kernel.param("out");
+  GateUp product(kernel.param("in"), kernel.param("out"));
   bool norm = kernel.has("norm");
-  int64_t features = rowsPerWarp(2 * out) > 1 ? 2 : 1; // of a warp: a gate row and an up row each
-  GemvShape shape{.in = in, .rows = 2 * features};
-  int64_t groups = (out + features - 1) / features;
   unsigned gate = norm ? 2 : 1;
   kernel.parameters(gate + 3, 2);
-  StageShape launch{.x = gridOf(groups, shape.warps), .threads = shape.threads()};
+  StageShape launch{.x = product.grid(), .threads = product.shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
     GemvInput input{.x = frame.binding(0), .tokens = frame.constantInt(0)};
     if (norm) {
       input.norm = frame.binding(1);
       input.epsilon = frame.constantFloat(1);
     }
-    Gemv gemv(e, frame, shape, input);
-    Value first = e.mul(warpGroup(e, shape.warps), features);
-    Values addresses;
-    for (int64_t f = 0; f < features; ++f) {
-      Value row = e.min(e.add(first, f), out - 1);
-      addresses.push_back(e.row(frame.binding(gate), e.bf16(), row, rowStride(in)));
-      addresses.push_back(e.row(frame.binding(gate + 1), e.bf16(), row, rowStride(in)));
-    }
-    Values results = gemv.multiply(addresses);
-    Value h = e.row(frame.binding(gate + 2), e.f32(), gemv.laneToken(), out);
-    Value active = gemv.laneActive();
-    for (int64_t f = 0; f < features; ++f) {
-      Value feature = e.add(first, f);
-      e.when(e.both(active, e.less(feature, out)),
-             [&] { e.storeF32(e.mulf(e.silu(results[2 * f]), results[2 * f + 1]), h, feature); });
-    }
+    product.emit(e, frame, e.block(0), input,
+                 {.gate = frame.binding(gate), .up = frame.binding(gate + 1), .h = frame.binding(gate + 2)});
   });
 }
 

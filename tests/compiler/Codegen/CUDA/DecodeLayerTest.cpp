@@ -237,21 +237,25 @@ TEST_CASE("norm_route chooses by logit, ties to the lower index") {
     int64_t in, experts, topK;
     int sigmoid, renormalize;
     bool ties;
+    int64_t shared = 0; // width of shared experts
   };
   for (const Case &s :
        {Case{24, 12, 3, 0, 0, false}, Case{24, 5, 5, 1, 1, true}, Case{1848, 504, 8, 0, 1, false},
         Case{42, 504, 8, 0, 0, true}, Case{20, 1, 1, 0, 1, false}, Case{30, 64, 40, 1, 0, true},
-        Case{16, 3000, 6, 0, 1, true}}) {
-    CAPTURE(s.in, s.experts, s.topK, s.sigmoid, s.renormalize, s.ties);
+        Case{16, 3000, 6, 0, 1, true}, Case{24, 12, 3, 0, 0, false, 20}, Case{520, 9, 2, 1, 1, true, 700},
+        Case{2304, 5, 2, 0, 1, false, 33}}) {
+    CAPTURE(s.in, s.experts, s.topK, s.sigmoid, s.renormalize, s.ties, s.shared);
     Weights norm(Layout::vector, 1, s.in, 30, 0.1f, 1.0f);
     // Ties: few distinct weights, so that many experts have exactly equal rows.
     Weights w(Layout::rows, s.experts, s.in, 31, s.ties ? 0.0f : 0.1f, s.ties ? 0.25f : 0.0f);
-    DeviceKernel kernel(brief("norm_route", {{"in", s.in},
-                                             {"experts", s.experts},
-                                             {"top_k", s.topK},
-                                             {"router", s.sigmoid},
-                                             {"renormalize", s.renormalize},
-                                             {"dtype", 1}}));
+    Params params = {{"in", s.in},          {"experts", s.experts},         {"top_k", s.topK},
+                     {"router", s.sigmoid}, {"renormalize", s.renormalize}, {"dtype", 1}};
+    if (s.shared) {
+      params["shared"] = s.shared;
+    }
+    DeviceKernel kernel(brief("norm_route", params));
+    Weights gate(Layout::rows, std::max<int64_t>(s.shared, 1), s.in, 33, 0.1f);
+    Weights up(Layout::rows, std::max<int64_t>(s.shared, 1), s.in, 34, 0.1f);
     for (int32_t tokens : {1, 2, 8}) {
       CAPTURE(tokens);
       Floats x = randomFloats(tokens * s.in, 32, 2.0f);
@@ -285,9 +289,28 @@ TEST_CASE("norm_route chooses by logit, ties to the lower index") {
       }
       auto deviceX = uploadFloats(x), xNorm = blank(4 * tokens * s.in), weights = blank(4 * tokens * s.topK);
       auto indices = blank(4 * tokens * s.topK);
-      kernel.run({deviceX.address(), norm.address(), w.address(), xNorm.address(), indices.address(),
-                  weights.address()},
-                 {tokens, bitsOf(EPS)}, {.tokens = tokens});
+      auto h = blank(4 * tokens * std::max<int64_t>(s.shared, 1));
+      std::vector<uint64_t> bindings = {deviceX.address(), norm.address(), w.address()};
+      if (s.shared) {
+        bindings.insert(bindings.end(), {gate.address(), up.address()});
+      }
+      bindings.insert(bindings.end(), {xNorm.address(), indices.address(), weights.address()});
+      if (s.shared) {
+        bindings.push_back(h.address());
+      }
+      kernel.run(bindings, {tokens, bitsOf(EPS)}, {.tokens = tokens});
+      std::vector<double> expectedH;
+      for (int64_t row = 0; row < tokens * s.shared; ++row) {
+        double g = 0, u = 0;
+        for (int64_t c = 0; c < s.in; ++c) {
+          g += gate(row % s.shared, c) * xn[row / s.shared * s.in + c];
+          u += up(row % s.shared, c) * xn[row / s.shared * s.in + c];
+        }
+        expectedH.push_back(silu(g) * u);
+      }
+      if (s.shared) {
+        CHECK(relativeError(h.read<float>(), expectedH) < TOLERANCE);
+      }
       CHECK(indices.read<int32_t>() == expectedIndices);
       CHECK(relativeError(weights.read<float>(), expectedWeights) < TOLERANCE);
       CHECK(relativeError(xNorm.read<float>(), xn) < TOLERANCE);
@@ -299,11 +322,14 @@ TEST_CASE("the experts of short steps") {
   struct Case {
     int64_t hidden, features, experts, topK;
     std::vector<int32_t> tokens;
+    int64_t shared = 0; // width of shared experts
   };
-  for (const Case &s : {Case{24, 20, 4, 2, {1, 8}}, Case{72, 130, 12, 3, {1, 5}}, Case{40, 616, 9, 8, {1, 3}},
-                        Case{1848, 24, 9, 8, {1, 2}}, Case{50, 33, 20, 17, {2}}, Case{64, 64, 3, 1, {4}},
-                        Case{17, 7, 6, 5, {3}}, Case{2600, 16, 3, 2, {1}}, Case{16, 2600, 3, 2, {1}}}) {
-    CAPTURE(s.hidden, s.features, s.experts, s.topK);
+  for (const Case &s :
+       {Case{24, 20, 4, 2, {1, 8}}, Case{72, 130, 12, 3, {1, 5}}, Case{40, 616, 9, 8, {1, 3}},
+        Case{1848, 24, 9, 8, {1, 2}}, Case{50, 33, 20, 17, {2}}, Case{64, 64, 3, 1, {4}},
+        Case{17, 7, 6, 5, {3}}, Case{2600, 16, 3, 2, {1}}, Case{16, 2600, 3, 2, {1}},
+        Case{72, 20, 4, 2, {1, 8}, 50}, Case{2600, 8, 3, 2, {3}, 700}, Case{24, 130, 4, 3, {5}, 2304}}) {
+    CAPTURE(s.hidden, s.features, s.experts, s.topK, s.shared);
     float scale = 1 / std::sqrt(static_cast<float>(s.hidden));
     Weights gate(Layout::tiles, s.features, s.hidden, 40, scale, 0, s.experts);
     Weights up(Layout::tiles, s.features, s.hidden, 41, scale, 0, s.experts);
@@ -314,8 +340,12 @@ TEST_CASE("the experts of short steps") {
                      {"experts", s.experts},
                      {"top_k", s.topK},
                      {"dtype", 1}};
-    DeviceKernel first(brief("experts_gate_up_direct", params)),
-        second(brief("experts_down_residual", params));
+    DeviceKernel second(brief("experts_down_residual", params));
+    if (s.shared) {
+      params["shared"] = s.shared;
+    }
+    DeviceKernel first(brief("experts_gate_up_direct", params));
+    Weights sharedDown(Layout::rows, s.hidden, std::max<int64_t>(s.shared, 1), 46, 0.05f);
     for (int32_t tokens : s.tokens) {
       CAPTURE(tokens);
       Floats xn = randomFloats(tokens * s.hidden, 43), x = randomFloats(tokens * s.hidden, 44);
@@ -341,8 +371,30 @@ TEST_CASE("the experts of short steps") {
       auto deviceXn = uploadFloats(xn), h = blank(4 * indices.size() * s.features), deviceX = uploadFloats(x);
       auto deviceIndices = uploadInts(indices), deviceWeights = uploadFloats(weights),
            out = blank(4 * x.size());
-      first.run({deviceXn.address(), deviceIndices.address(), gate.address(), up.address(), h.address()},
-                {tokens}, {.tokens = tokens});
+      std::vector<uint64_t> bindings = {deviceXn.address(), deviceIndices.address(), gate.address(),
+                                        up.address(), h.address()};
+      std::vector<int32_t> constants = {tokens};
+      Floats hShared = randomFloats(tokens * std::max<int64_t>(s.shared, 1), 47);
+      auto deviceShared = uploadFloats(hShared), sum = blank(4 * x.size());
+      if (s.shared) {
+        bindings.insert(bindings.end(),
+                        {deviceShared.address(), sharedDown.address(), deviceX.address(), sum.address()});
+        constants.push_back(bitsOf(SCALE));
+      }
+      first.run(bindings, constants, {.tokens = tokens});
+      if (s.shared) { // what the experts then add to
+        for (int64_t i = 0; i < tokens * s.hidden; ++i) {
+          double product = 0;
+          for (int64_t c = 0; c < s.shared; ++c) {
+            product +=
+                sharedDown(i % s.hidden, c) * static_cast<double>(hShared[i / s.hidden * s.shared + c]);
+          }
+          expectedX[i] += SCALE * product;
+        }
+        Floats written = sum.read<float>();
+        CHECK(relativeError(written, expectedX) < TOLERANCE);
+        deviceX.write(written);
+      }
       Floats hidden = h.read<float>();
       CHECK(relativeError(hidden, expectedH) < TOLERANCE);
       for (size_t slot = 0; slot < indices.size(); ++slot) {

@@ -46,6 +46,19 @@ std::vector<KernelRequest> otherShapes() {
       brief(
           "norm_route",
           {{"in", 4096}, {"experts", 4096}, {"top_k", 40}, {"router", 1}, {"renormalize", 0}, {"dtype", 1}}),
+      brief("norm_route", {{"in", 2048},
+                           {"experts", 60},
+                           {"top_k", 4},
+                           {"router", 0},
+                           {"renormalize", 0},
+                           {"dtype", 1},
+                           {"shared", 5632}}),
+      brief("experts_gate_up_direct", {{"hidden", 2048},
+                                       {"expert_hidden", 1408},
+                                       {"experts", 60},
+                                       {"top_k", 4},
+                                       {"dtype", 1},
+                                       {"shared", 5632}}),
       brief("experts_gate_up_direct",
             {{"hidden", 4096}, {"expert_hidden", 14336}, {"experts", 8}, {"top_k", 2}, {"dtype", 1}}),
       brief("experts_down_residual",
@@ -103,6 +116,9 @@ Budget budgetOf(const KernelDesc &kernel) {
   Budget budget = table.at(kernel.role);
   if (kernel.params.count("qk_norm") && kernel.param("qk_norm") == 1) {
     budget.registers = 255; // a block a head: one for a multiprocessor
+  }
+  if (kernel.role == "experts_gate_up_direct" && kernel.params.count("shared")) {
+    budget = {128, 40 << 10}; // blocks of a dense product besides: four on a multiprocessor and not five
   }
   return budget;
 }

@@ -61,7 +61,7 @@ Work workOf(const KernelDesc &kernel) {
   auto signature = mlir::smelt::kernelSignature(kernel.role, builder.getDictionaryAttr(params), error);
   INFO(kernel.role << ": " << error);
   REQUIRE(signature.has_value());
-  Work work{.flops = signature->flops_per_row * signature->rows_per_token};
+  Work work{.flops = signature->flops_per_row * signature->rows_per_token + signature->flops_per_token};
   for (const mlir::smelt::KernelArgument &argument : signature->arguments) {
     bool chosen = argument.kind == mlir::smelt::BindingKind::weight_table;
     bool weight = chosen || argument.kind == mlir::smelt::BindingKind::weight;

@@ -1,12 +1,13 @@
-// A layer of attention and experts as the kernels of a step of few tokens: six, and two for the shared experts.
+// A layer of attention and experts as the kernels of a step of few tokens: six, with shared experts or without.
 // RUN: smelt-opt %s --smelt-fuse --smelt-merge-short-step | FileCheck %s
 // RUN: smelt-opt %s --smelt-fuse --smelt-merge-short-step --smelt-plan-memory --smelt-to-kernels | FileCheck %s --check-prefix=PROGRAM
 
 // The cache of a GPU: bf16, rows padded to 16 bytes.
 // PROGRAM: smelt.buffer @k_cache_h1_d4 kind(state) dtype(bf16) size(per_kv_position = 16) slots(4)
 // No call of moe_plan: the experts find their rows through the indices of the choice.
-// PROGRAM: smelt.call @norm_route
-// PROGRAM-NEXT: smelt.call @experts_gate_up_direct
+// PROGRAM: smelt.call @norm_route_{{.*}}_s6(
+// PROGRAM-NEXT: smelt.call @experts_gate_up_direct_{{.*}}_s6(
+// PROGRAM-NEXT: smelt.call @experts_down_residual
 
 smelt.model @moe vocab_size(8) hidden_size(8) attributes {device = "cuda"} {
   smelt.weight @embedding : tensor<8x8xf32> from("embedding")
@@ -56,32 +57,37 @@ smelt.model @moe vocab_size(8) hidden_size(8) attributes {device = "cuda"} {
       // CHECK: %[[X1:.*]] = smelt.fused role("linear_residual")(%[[A]], %[[H]])
       %o = smelt.linear %a, @o : tensor<?x8xf32> -> tensor<?x8xf32>
       %x1 = smelt.residual_add %h, %o scale(0.5) : tensor<?x8xf32>
-      // CHECK: %[[N:.*]]:3 = smelt.fused role("norm_route")(%[[X1]])
+      // CHECK: %[[N:.*]]:4 = smelt.fused role("norm_route")(%[[X1]])
       // CHECK: smelt.rms_norm
       // CHECK-NEXT: smelt.linear %{{.*}}, @router
       // CHECK-NEXT: smelt.route
+      // CHECK-NEXT: smelt.linear %{{.*}}, @shared_gate
+      // CHECK-NEXT: smelt.linear %{{.*}}, @shared_up
+      // CHECK-NEXT: smelt.swiglu
       %fn = smelt.rms_norm %x1, @ffn_norm eps(1.0e-5) : tensor<?x8xf32>
       %logits = smelt.linear %fn, @router : tensor<?x8xf32> -> tensor<?x3xf32>
       %i, %w = smelt.route %logits top_k(2) router(sigmoid) : tensor<?x3xf32> -> tensor<?x2xi32>, tensor<?x2xf32>
-      // CHECK: %[[E:.*]] = smelt.fused role("experts_gate_up_direct")(%[[N]]#0, %[[N]]#1)
+      // The write of the shared experts comes first: the experts go on from it.
+      // CHECK: %[[E:.*]]:2 = smelt.fused role("experts_gate_up_direct")(%[[N]]#0, %[[N]]#1, %[[N]]#3, %[[X1]])
+      // CHECK: smelt.swiglu
+      // CHECK-NEXT: smelt.linear %{{.*}}, @shared_down
+      // CHECK-NEXT: smelt.residual_add
       %eg = smelt.expert_linear %fn, %i, @expert_gate : tensor<?x8xf32>, tensor<?x2xi32> -> tensor<?x2x6xf32>
       %eu = smelt.expert_linear %fn, %i, @expert_up : tensor<?x8xf32>, tensor<?x2xi32> -> tensor<?x2x6xf32>
       %es = smelt.swiglu %eg, %eu : tensor<?x2x6xf32>
       %ed = smelt.expert_linear %es, %i, @expert_down : tensor<?x2x6xf32>, tensor<?x2xi32> -> tensor<?x2x8xf32>
       %c = smelt.combine %ed, %w : tensor<?x2x8xf32>, tensor<?x2xf32> -> tensor<?x8xf32>
-      // CHECK: %[[G:.*]] = smelt.fused role("gate_up")(%[[N]]#0)
       %sg = smelt.linear %fn, @shared_gate : tensor<?x8xf32> -> tensor<?x6xf32>
       %su = smelt.linear %fn, @shared_up : tensor<?x8xf32> -> tensor<?x6xf32>
       %ss = smelt.swiglu %sg, %su : tensor<?x6xf32>
       %sd = smelt.linear %ss, @shared_down : tensor<?x6xf32> -> tensor<?x8xf32>
-      // CHECK: %[[X2:.*]] = smelt.fused role("experts_down_residual")(%[[E]], %[[N]]#1, %[[N]]#2, %[[X1]])
+      // CHECK: %[[X2:.*]] = smelt.fused role("experts_down_residual")(%[[E]]#0, %[[N]]#1, %[[N]]#2, %[[E]]#1)
       // CHECK: smelt.expert_linear %{{.*}}, @expert_down
       // CHECK-NEXT: smelt.combine
       // CHECK-NEXT: smelt.residual_add
-      // CHECK: %[[X3:.*]] = smelt.fused role("linear_residual")(%[[G]], %[[X2]])
       %sum = smelt.add %c, %sd : tensor<?x8xf32>
       %x2 = smelt.residual_add %x1, %sum scale(0.5) : tensor<?x8xf32>
-      // CHECK: smelt.yield %[[X3]]
+      // CHECK: smelt.yield %[[X2]]
       smelt.yield %x2 : tensor<?x8xf32>
     }
     // Without a normalisation the head is a kernel of the same role.
