@@ -80,8 +80,9 @@ Verdict judgeRouting(const std::vector<RoutingChoice> &actual, const ExpectedRou
   return verdict;
 }
 
-// One way to run the tokens: in steps of `chunk`.
-bool runCase(const fs::path &folder, const std::string &device, uint32_t chunk, ordered_json &results) {
+// One way to run the tokens: in steps of `chunk`, with one of the ways to multiply (smelt_session_options.gemm).
+bool runCase(const fs::path &folder, const std::string &device, uint32_t chunk, const std::string &gemm,
+             ordered_json &results) {
   tests::RuntimeModel model((folder / "model.smelt").string(), {(folder / "weights.safetensors").string()});
   auto tokens = readJson(folder / "tokens.json").get<std::vector<int32_t>>();
   tests::Matrix reference = tests::readNpy((folder / "logits.npy").string());
@@ -89,6 +90,7 @@ bool runCase(const fs::path &folder, const std::string &device, uint32_t chunk, 
   tests::SessionSettings settings;
   settings.device = device;
   settings.max_step_tokens = chunk;
+  settings.gemm = gemm;
   tests::RuntimeSession session(model, settings);
   int64_t topK = routing.empty() ? 0 : int64_t(routing.begin()->second.experts.size());
   std::vector<RoutingChoice> choices;
@@ -112,11 +114,12 @@ bool runCase(const fs::path &folder, const std::string &device, uint32_t chunk, 
   } else if (!same) {
     problem = "steps with and without a probe differ";
   }
-  fmt::print("  {:<28} {:>5} tokens in steps of {:<4} error {:.1e} over {} rows  {}\n",
-             folder.filename().string(), tokens.size(), chunk, error, rows,
+  fmt::print("  {:<28} {:>5} tokens in steps of {:<4} by {}, error {:.1e} over {} rows  {}\n",
+             folder.filename().string(), tokens.size(), chunk, smelt_session_gemm(plain.get()), error, rows,
              problem.empty() ? "ok" : "WRONG: " + problem);
   results.push_back({{"case", folder.filename().string()},
                      {"chunk", chunk},
+                     {"gemm", smelt_session_gemm(plain.get())},
                      {"relative_error", error},
                      {"rows", rows},
                      {"problem", problem}});
@@ -139,8 +142,10 @@ bool checkNumbers(const std::string &folder, const std::string &device, ordered_
   bool right = true;
   for (const fs::path &path : cases) {
     for (uint32_t chunk : {1u, 7u, 512u}) { // decode, a short step, prefill
-      right = runCase(path, device, chunk, results["numbers"]) && right;
+      right = runCase(path, device, chunk, "own", results["numbers"]) && right;
     }
+    // Where there is no cuBLASLt, the same again.
+    right = runCase(path, device, 512, "auto", results["numbers"]) && right;
   }
   return right;
 }

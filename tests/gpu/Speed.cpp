@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -54,8 +55,25 @@ public:
     }
   }
 
-  // Milliseconds of a step that appends one token to each of `batch` sequences.
-  ordered_json decode(uint32_t batch) {
+  // What may multiply the matrices of a step of so many rows, see smelt_session_options.gemm: kernels of our own,
+  // and cuBLASLt where it is there and takes such steps.
+  std::vector<std::string> waysOf(uint32_t rows) {
+    if (rows < 32) {
+      return {"own"};
+    }
+    if (!hasCublas) {
+      gemm = "auto";
+      open(1, 64, 64, false);
+      smelt_session_options options;
+      smelt_session_get_options(session.get(), &options);
+      hasCublas = std::string_view(options.gemm) == "cublas";
+    }
+    return *hasCublas ? std::vector<std::string>{"own", "cublas"} : std::vector<std::string>{"own"};
+  }
+
+  // Seconds of a step that appends one token to each of `batch` sequences.
+  ordered_json decode(uint32_t batch, const std::string &way) {
+    gemm = way;
     open(batch, options.context + options.steps + 16, std::min(options.chunk, 4096u), false);
     fillContext(batch);
     std::vector<double> seconds;
@@ -67,6 +85,8 @@ public:
     }
     double bytes = bytesOfStep(batch);
     return {{"batch", batch},
+            {"gemm", smelt_session_gemm(session.get())},
+            {"kernels", kernels()},
             {"context", options.context},
             {"seconds", median(seconds)},
             {"fastest", *std::min_element(seconds.begin(), seconds.end())},
@@ -75,22 +95,25 @@ public:
             {"distinct_experts", share()}};
   }
 
-  ordered_json prefill(uint32_t tokens) {
+  ordered_json prefill(uint32_t tokens, const std::string &way) {
+    gemm = way;
     open(1, tokens + 16, options.chunk, false);
     std::vector<double> seconds;
     for (int i = 0; i < 5; ++i) {
-      check(smelt_session_truncate(session.get(), 0, 0, &error));
-      std::vector<int32_t> prompt(tokens), sequences(tokens, 0), rows = {int32_t(tokens - 1)};
-      for (uint32_t t = 0; t < tokens; ++t) {
-        prompt[t] = tokenAt(0, t, info.vocab_size);
-      }
-      double time = forward(prompt, sequences, rows);
+      double time = prompt(tokens);
       if (i >= 2) {
         seconds.push_back(time);
       }
     }
-    return {
-        {"prompt", tokens}, {"seconds", median(seconds)}, {"tokens_per_second", tokens / median(seconds)}};
+    open(1, tokens + 16, options.chunk, true);
+    prompt(tokens); // the first runs of code and library take longer
+    smelt_session_reset_profile(session.get());
+    prompt(tokens);
+    return {{"prompt", tokens},
+            {"gemm", smelt_session_gemm(session.get())},
+            {"kernels", kernels()},
+            {"seconds", median(seconds)},
+            {"tokens_per_second", tokens / median(seconds)}};
   }
 
   uint64_t deviceWeights() const {
@@ -108,6 +131,33 @@ private:
     }
   }
 
+  double prompt(uint32_t count) {
+    check(smelt_session_truncate(session.get(), 0, 0, &error));
+    std::vector<int32_t> tokens(count), sequences(count, 0);
+    for (uint32_t t = 0; t < count; ++t) {
+      tokens[t] = tokenAt(0, t, info.vocab_size);
+    }
+    return forward(tokens, sequences, {int32_t(count - 1)});
+  }
+
+  // Of a session that profiles: what every kernel took since the last reset.
+  ordered_json kernels() const {
+    ordered_json list = ordered_json::array();
+    smelt_kernel_profile kernel;
+    for (uint32_t i = 0; smelt_session_get_profile(session.get(), i, &kernel); ++i) {
+      if (kernel.calls) {
+        // Bytes of experts are an upper bound: each choice's counts.
+        list.push_back({{"kernel", kernel.kernel},
+                        {"role", kernel.role},
+                        {"calls", kernel.calls},
+                        {"seconds", kernel.seconds},
+                        {"bytes", kernel.bytes},
+                        {"flops", kernel.flops}});
+      }
+    }
+    return list;
+  }
+
   void open(uint32_t sequences, uint32_t capacity, uint32_t chunk, bool profile) {
     session.reset();
     smelt_session_options wanted;
@@ -117,6 +167,7 @@ private:
     wanted.max_step_tokens = std::max(chunk, sequences);
     wanted.max_logit_rows = sequences;
     wanted.device = options.device.c_str();
+    wanted.gemm = gemm.c_str();
     wanted.profile = profile;
     smelt_session *made = nullptr;
     check(smelt_session_create(model.artifact(), model.weights(), &wanted, &made, &error));
@@ -182,11 +233,23 @@ private:
   const SpeedOptions &options;
   smelt_artifact_info info = {};
   Distinct distinct;
+  std::string gemm = "own";
+  std::optional<bool> hasCublas;
   std::unique_ptr<smelt_session, void (*)(smelt_session *)> session{nullptr, smelt_session_destroy};
   std::vector<uint32_t> positions;
   std::vector<float> logits;
   char *error = nullptr;
 };
+
+void printKernels(const ordered_json &kernels) {
+  for (const ordered_json &kernel : kernels) {
+    double seconds = std::max(1e-12, kernel["seconds"].get<double>());
+    fmt::print("    {:<28} {:>5} calls, {:>9.2f} us each, {:>8.1f} GB/s, {:>7.2f} TFLOP/s\n",
+               kernel["role"].get<std::string>(), kernel["calls"].get<uint64_t>(),
+               seconds * 1e6 / kernel["calls"].get<double>(), kernel["bytes"].get<double>() / seconds * 1e-9,
+               kernel["flops"].get<double>() / seconds * 1e-12);
+  }
+}
 
 } // namespace
 
@@ -197,26 +260,33 @@ void measureSpeed(const std::string &artifact, const SpeedOptions &options, cons
   std::string name = model.info().model_name;
   fmt::print("{}\n", name);
   for (uint32_t batch : options.batches) {
-    ordered_json result = timer.decode(batch);
-    double rate = result["bytes"].get<double>() / result["seconds"].get<double>();
-    result["share_of_read_rate"] = limits.readBytesPerSecond ? rate / limits.readBytesPerSecond : 0;
-    result["model"] = name;
-    fmt::print("  decode batch {:>3}, context {}: {:>8.3f} ms, {:>9.1f} tokens/s, {:>6.2f} GB, {:>5.1f}% of "
-               "read rate\n",
-               batch, options.context, result["seconds"].get<double>() * 1e3,
-               result["tokens_per_second"].get<double>(), result["bytes"].get<double>() * 1e-9,
-               result["share_of_read_rate"].get<double>() * 100);
-    results["decode"].push_back(std::move(result));
+    for (const std::string &way : timer.waysOf(batch)) {
+      ordered_json result = timer.decode(batch, way);
+      double rate = result["bytes"].get<double>() / result["seconds"].get<double>();
+      result["share_of_read_rate"] = limits.readBytesPerSecond ? rate / limits.readBytesPerSecond : 0;
+      result["model"] = name;
+      fmt::print("  decode batch {:>3}, context {}, by {}: {:>8.3f} ms, {:>9.1f} tokens/s, {:>6.2f} GB, "
+                 "{:>5.1f}% of read rate\n",
+                 batch, options.context, result["gemm"].get<std::string>(),
+                 result["seconds"].get<double>() * 1e3, result["tokens_per_second"].get<double>(),
+                 result["bytes"].get<double>() * 1e-9, result["share_of_read_rate"].get<double>() * 100);
+      printKernels(result["kernels"]);
+      results["decode"].push_back(std::move(result));
+    }
   }
   for (uint32_t prompt : options.prompts) {
-    ordered_json result = timer.prefill(prompt);
-    // Every expert is read in each visit once a prompt is long; the device's weights are a lower bound.
-    double rate = double(timer.deviceWeights()) / result["seconds"].get<double>();
-    result["share_of_read_rate"] = limits.readBytesPerSecond ? rate / limits.readBytesPerSecond : 0;
-    result["model"] = name;
-    fmt::print("  prefill {:>5}: {:>8.3f} ms, {:>9.1f} tokens/s\n", prompt,
-               result["seconds"].get<double>() * 1e3, result["tokens_per_second"].get<double>());
-    results["prefill"].push_back(std::move(result));
+    for (const std::string &way : timer.waysOf(prompt)) {
+      ordered_json result = timer.prefill(prompt, way);
+      // Every expert is read in each visit once a prompt is long; the device's weights are a lower bound.
+      double rate = double(timer.deviceWeights()) / result["seconds"].get<double>();
+      result["share_of_read_rate"] = limits.readBytesPerSecond ? rate / limits.readBytesPerSecond : 0;
+      result["model"] = name;
+      fmt::print("  prefill {:>5}, by {}: {:>8.3f} ms, {:>9.1f} tokens/s\n", prompt,
+                 result["gemm"].get<std::string>(), result["seconds"].get<double>() * 1e3,
+                 result["tokens_per_second"].get<double>());
+      printKernels(result["kernels"]);
+      results["prefill"].push_back(std::move(result));
+    }
   }
 }
 

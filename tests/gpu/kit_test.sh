@@ -1,22 +1,40 @@
 #!/usr/bin/env bash
-# Runs prepare.sh and run.sh as they are run for a GPU, on a small model and the look-alike driver: build folder, the
-# driver's library, a scratch folder. Also that a wrong number makes run.sh fail.
+# Runs prepare.sh and run.sh as they are run for a GPU, on a small model, the look-alike driver and the stand-in for
+# cuBLASLt: build folder, the two libraries, a scratch folder, and how smelt-gpu-check comes about: "given" takes the
+# build folder's, "built" lets run.sh build it from the kit with g++, as on a machine without LLVM. Also that a wrong
+# number makes run.sh fail.
 set -euo pipefail
-build=$1 driver=$2 scratch=$3
+build=$1 driver=$2 cublas=$3 scratch=$4 how=$5
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 spec=$here/../../specs/tests/tiny-looped.toml
 rm -rf "$scratch"
 
 "$here/prepare.sh" --build "$build" --target cuda:sm_80 --ptx-only --numbers "$spec" --speed "$spec" --out "$scratch/kit"
-export SMELT_CUDA_LIBRARY=$driver
-run=("$scratch/kit/source/tests/gpu/run.sh" --kit "$scratch/kit" --check "$build/bin/smelt-gpu-check" --no-peers
-     --out "$scratch/results.json" -- --batch 1,9 --prefill 20 --context 8 --steps 3 --read-mib 2)
+export SMELT_CUDA_LIBRARY=$driver SMELT_CUBLAS_LIBRARY=$cublas
+run=("$scratch/kit/source/tests/gpu/run.sh" --kit "$scratch/kit" --no-peers --out "$scratch/results.json")
+if [ "$how" = built ]; then
+  # What counts is that it compiles and runs: without optimisation, and again from a cache where there is one.
+  export CXX=g++ CXXFLAGS=-O0
+  ! command -v ccache >/dev/null || export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  run+=(--build "$scratch/kit/build" --debug)
+else
+  run+=(--check "$build/bin/smelt-gpu-check")
+fi
+run+=(-- --batch 1,9,33 --prefill 40 --context 8 --steps 3 --read-mib 2)
 
 "${run[@]}" | tee "$scratch/table"
 grep -q "^  read .* GB/s" "$scratch/table"
-grep -q "numbers: 3 of 3 cases right" "$scratch/table"
-grep -q "^tiny-looped  *decode batch 9 " "$scratch/table"
-grep -q "^tiny-looped  *prefill prompt 20 " "$scratch/table"
+grep -q "numbers: 4 of 4 cases right" "$scratch/table"
+grep -q "tokens in steps of 512  by cuBLASLt 13.0.0, .* ok" "$scratch/table"
+grep -q "^tiny-looped  *decode batch 9  *own kernels " "$scratch/table"
+grep -q "^tiny-looped  *decode batch 33  *cuBLASLt 13.0.0 " "$scratch/table"
+grep -q "^tiny-looped  *prefill prompt 40  *own kernels " "$scratch/table"
+grep -q "^tiny-looped  *prefill prompt 40  *cuBLASLt 13.0.0 " "$scratch/table"
+grep -q "^    linear_residual .* calls, .* us each" "$scratch/table"
+if [ "$how" = built ]; then
+  "$scratch/kit/build/bin/smelt-run" --help >/dev/null
+  exit
+fi
 
 # A reference that differs: the last byte of its last number.
 printf '\x7f' | dd of="$scratch/kit/numbers/tiny-looped/logits.npy" bs=1 conv=notrunc status=none \

@@ -9,11 +9,11 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source=$(cd "$here/../.." && pwd)
-kit=$source/.. build= check= out=results.json device=cuda peers=1
+kit=$source/.. build= check= out=results.json device=cuda peers=1 type=Release
 arguments=()
 usage() {
   echo "usage: run.sh [--kit FOLDER] [--build FOLDER | --check PROGRAM] [--device cuda[:N]] [--out FILE.json]
-              [--quick] [--no-peers] [-- arguments of smelt-gpu-check]" >&2
+              [--quick] [--no-peers] [--debug] [-- arguments of smelt-gpu-check]" >&2
   exit 2
 }
 while [ $# -gt 0 ]; do
@@ -25,6 +25,7 @@ while [ $# -gt 0 ]; do
   --out) out=$2 && shift ;;
   --quick) arguments+=(--batch 1,8 --prefill 128,2048 --steps 20) ;;
   --no-peers) peers= ;;
+  --debug) type=Debug ;; # builds faster; for trying the kit, not for timing
   --) shift && arguments+=("$@") && break ;;
   *) usage ;;
   esac
@@ -34,8 +35,9 @@ done
 if [ -z "$check" ]; then
   build=${build:-$kit/build}
   echo "building in $build"
-  cmake -S "$kit" -B "$build" -DCMAKE_BUILD_TYPE=Release >"$kit/cmake.log"
-  cmake --build "$build" --target smelt-gpu-check smelt-run --parallel >"$kit/build.log"
+  cmake -S "$kit" -B "$build" "-DCMAKE_BUILD_TYPE=$type" >"$kit/cmake.log"
+  cmake --build "$build" --target smelt-gpu-check smelt-run --parallel >"$kit/build.log" 2>&1 ||
+    { grep -E -A3 "error|Error" "$kit/build.log" | head -40 >&2; echo "run.sh: the build failed, see $kit/build.log" >&2; exit 2; }
   check=$build/bin/smelt-gpu-check
 fi
 

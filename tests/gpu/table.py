@@ -12,6 +12,7 @@ def rows(results):
             yield [
                 result["model"],
                 f"{kind} {size} {result[size]}",
+                result["gemm"],
                 f"{result['seconds'] * 1e3:.3f}",
                 f"{result['tokens_per_second']:.1f}",
                 f"{result['share_of_read_rate'] * 100:.1f}" if kind == "decode" else "",
@@ -32,13 +33,13 @@ def main():
     wrong = [n for n in numbers if n["problem"]]
     print(f"numbers: {len(numbers) - len(wrong)} of {len(numbers)} cases right")
     for case in wrong:
-        print(f"  WRONG {case['case']} in steps of {case['chunk']}: {case['problem']}")
+        print(f"  WRONG {case['case']} in steps of {case['chunk']} by {case['gemm']}: {case['problem']}")
     for problem in results.get("problems", []) + results.get("peer_problems", []):
         print(f"  not measured: {problem}")
-    table = [["model", "what", "ms", "tokens/s", "% of reads", "peer ms", "peer", "times faster"]] + list(rows(results))
+    table = [["model", "what", "products by", "ms", "tokens/s", "% of reads", "peer ms", "peer", "times faster"]] + list(rows(results))
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
-        print("  ".join(cell.rjust(width) if 1 < i != 6 else cell.ljust(width)
+        print("  ".join(cell.rjust(width) if 2 < i != 7 else cell.ljust(width)
                         for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
 
 
