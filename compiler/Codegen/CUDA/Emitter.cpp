@@ -272,9 +272,6 @@ Value Emitter::lastToArrive(Value ticket, Value count, Value flag) {
   return notEqual(load(i32(), flag, 4), 0);
 }
 
-void Emitter::waitForPrevious() { asmPtx("griddepcontrol.wait;", "", {}, {}); }
-void Emitter::releaseNext() { asmPtx("griddepcontrol.launch_dependents;", "", {}, {}); }
-
 Values Emitter::loop(Value begin, Value end, Value step, ValueRange init, const LoopBody &body) {
   auto loop = scf::ForOp::create(builder, loc, begin, end, step, init,
                                  [&](OpBuilder &, Location, Value iv, ValueRange carried) {

@@ -178,10 +178,6 @@ public:
   // counter zero. `flag` is an i32 in shared memory.
   Value lastToArrive(Value ticket, Value count, Value flag);
 
-  // Programmatic dependent launch (sm_90 and up): emitted when the target has it and the kernel asks.
-  void waitForPrevious();
-  void releaseNext();
-
   // Inline PTX with results of one type each; always convergent and never moved or removed.
   Values asmPtx(llvm::StringRef text, llvm::StringRef constraints, ValueRange operands,
                 llvm::ArrayRef<Type> results);
