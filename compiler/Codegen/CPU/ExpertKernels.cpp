@@ -55,7 +55,7 @@ Value expertWeight(Emitter &e, Value table, Value expert) {
 int64_t emitExpertsGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t hidden = k.param("hidden"), width = k.param("expert_hidden");
   RowBlock block(e, hidden, k.weightType());
-  MatrixProduct product(e, block, hidden, k.weightType(), 2);
+  MatrixProduct product(e, block, hidden, k.weightType(), 2, RowCounts::oftenFew);
   PanelUnits units(width, 2);
   RoutingPlan plan{k.param("experts"), k.param("top_k"), frame.binding(1)};
   Value xn = frame.binding(0), gates = frame.binding(2), ups = frame.binding(3), h = frame.binding(4);
@@ -86,7 +86,7 @@ int64_t emitExpertsGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
 int64_t emitExpertsDown(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t hidden = k.param("hidden"), width = k.param("expert_hidden");
   RowBlock block(e, width, k.weightType());
-  MatrixProduct product(e, block, width, k.weightType(), 1);
+  MatrixProduct product(e, block, width, k.weightType(), 1, RowCounts::oftenFew);
   PanelUnits units(hidden, 1);
   RoutingPlan plan{k.param("experts"), k.param("top_k"), frame.binding(1)};
   Value h = frame.binding(0), downs = frame.binding(2), y = frame.binding(3);

@@ -5,9 +5,10 @@
 namespace smelt::codegen::cpu {
 
 const std::vector<IsaLevel> &isaLevels() {
-  // A panel is one zmm or two ymm registers. 32 zmm registers hold 24 accumulators, two to four vectors of
-  // weights and an activation; 16 ymm registers hold 12, one panel and an activation. Two FMA pipes of four
-  // cycles' latency need 8 accumulators; one row gets them from its panels, which also are 8 streams to read.
+  // Tiles of attention. A panel is one zmm or two ymm registers. 32 zmm registers hold 24 accumulators, two
+  // to four vectors of weights and an activation; 16 ymm registers hold 12, one panel and an activation. Two
+  // FMA pipes of four cycles' latency need 8 accumulators; one row gets them from its panels, which also are
+  // 8 streams to read.
   static const std::vector<RegisterTile> zmm = {{12, 2}, {6, 4}, {4, 4}, {2, 8}, {1, 8}};
   static const std::vector<RegisterTile> ymm = {{6, 1}, {2, 2}, {1, 4}};
   static const std::vector<IsaLevel> levels = {
@@ -21,9 +22,22 @@ const std::vector<IsaLevel> &isaLevels() {
 
 // Two panels of bf16 take four registers once they are widened, as four panels of f32 do, which leave the L2
 // cache half as often for as many accumulators.
-llvm::ArrayRef<RegisterTile> IsaLevel::weightTiles(WeightType weights) const {
-  llvm::ArrayRef<RegisterTile> all = tiles;
-  return lanes == 16 && weights == WeightType::f32 ? all.drop_front() : all;
+llvm::ArrayRef<RegisterTile> IsaLevel::weightTiles(WeightType weights, RowCounts counts) const {
+  static const std::vector<RegisterTile> zmmBf16 = {{12, 2}, {6, 4}, {4, 4}, {2, 8}, {1, 8}};
+  static const std::vector<RegisterTile> zmmF32 = {{6, 4}, {4, 4}, {2, 8}, {1, 8}};
+  static const std::vector<RegisterTile> ymm = {{6, 1}, {2, 2}, {1, 4}};
+  static const std::vector<RegisterTile> zmmBf16Few = {{12, 2}, {11, 2}, {10, 2}, {9, 2}, {8, 2}, {7, 2},
+                                                       {6, 2},  {5, 2},  {4, 4},  {3, 4}, {2, 8}, {1, 8}};
+  static const std::vector<RegisterTile> zmmF32Few = {{6, 4}, {5, 4}, {4, 4}, {3, 4}, {2, 8}, {1, 8}};
+  static const std::vector<RegisterTile> ymmFew = {{6, 1}, {5, 1}, {4, 1}, {3, 2}, {2, 2}, {1, 4}};
+  bool few = counts == RowCounts::oftenFew;
+  if (lanes == 8) {
+    return few ? ymmFew : ymm;
+  }
+  if (weights == WeightType::f32) {
+    return few ? zmmF32Few : zmmF32;
+  }
+  return few ? zmmBf16Few : zmmBf16;
 }
 
 const IsaLevel *findIsaLevel(const std::string &name) {

@@ -17,6 +17,11 @@ struct RegisterTile {
   int64_t panels;
 };
 
+// How many rows a product has. An expert among hundreds rarely gets more than a tall tile has, and rows that
+// are left over should be one tile, which reads their panels once: there is one of every height. Elsewhere
+// that would only be more code to compile.
+enum class RowCounts { usuallyMany, oftenFew };
+
 struct IsaLevel {
   std::string name;                // "x86-64-v4+bf16"
   std::string cpu;                 // LLVM's -mcpu
@@ -25,10 +30,11 @@ struct IsaLevel {
   int64_t lanes;                   // f32 lanes of a vector register
   bool bf16_dot;                   // bf16 weights meet bf16 activations in VDPBF16PS
   bool masked_stores;              // a masked store costs no more than a whole one
-  std::vector<RegisterTile> tiles; // rows descending, the last of one row
+  std::vector<RegisterTile> tiles; // of attention: rows descending, the last of one row
 
-  // Those for products with weights of the given type.
-  llvm::ArrayRef<RegisterTile> weightTiles(WeightType weights) const;
+  // Those of products with weights of the given type, in the same order; the first is the same for all
+  // counts.
+  llvm::ArrayRef<RegisterTile> weightTiles(WeightType weights, RowCounts counts) const;
 };
 
 // Best first.

@@ -12,9 +12,11 @@ public:
   using Epilogue = PanelProduct::Epilogue;
 
   // Rows of `k` elements times `matrices` matrices of equal size.
-  MatrixProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightType weights, int64_t matrices)
+  MatrixProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightType weights, int64_t matrices,
+                RowCounts counts = RowCounts::usuallyMany)
       : quantized(weights == WeightType::i8),
-        panels(e, rows, k, weights, matrices, e.isa.weightTiles(weights)), quant(e, rows, k, matrices) {}
+        panels(e, rows, k, weights, matrices, e.isa.weightTiles(weights, counts)),
+        quant(e, rows, k, matrices) {}
 
   Value panel(Value matrix, Value index) { return panels.panel(matrix, index); }
   int64_t scratchBytes() const { return quantized ? quant.scratchBytes() : panels.scratchBytes(); }

@@ -15,14 +15,13 @@ constexpr unsigned kPanelAlignment = 64;
 constexpr int64_t kUnitPanels = 8;
 // Units a matrix is cut into at least, if it has the panels: workers that finish early find another.
 constexpr int64_t kFewestUnits = 4;
-// Tiles of fewer rows read weights as fast as memory gives them: there is no time to bring in the next tile's
-// meanwhile.
-constexpr int64_t kFewestReadAheadRows = 4;
-// They have this many lines of each panel under way instead, the next tile's included: a core's own
-// prefetcher starts anew at every panel and page. 8 panels of 8 lines are several times the misses a core has
-// at once.
-constexpr int64_t kLinesAhead = 8;
+// Lines of weights that a tile has under way while it reads its panels, all of them together: several times
+// the misses a core has at once, as its own prefetcher starts anew at every panel and page.
+constexpr int64_t kLinesAhead = 64;
 constexpr int64_t kLine = 64; // bytes
+// Tiles of so few rows have no instruction to spare: where they read ahead changes from one loop to another,
+// not from one turn of a loop to the next.
+constexpr int64_t kMostUnsharedRows = 2;
 } // namespace
 
 int64_t panelCount(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
@@ -66,27 +65,24 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
   Value row = e.c(0);
   bool elsewhere = operands.following_bytes > 0;
   int64_t bytes = elsewhere ? operands.following_bytes : panelBytes();
-  int64_t stepBytes = (bytes + steps() - 1) / steps();
   for (const RegisterTile &shape : shapes) {
     Value end = e.sub(operands.rows, e.rem(e.sub(operands.rows, row), shape.rows));
     int64_t width = std::max<int64_t>(1, shape.panels / matrices);
+    // Who reads ahead together: the tallest tiles, which come first, or all tiles of panels in the caches.
+    bool shared = elsewhere || &shape == &shapes.front();
     e.when(e.less(row, end), [&] {
-      Value pace, period;
-      if (shape.rows >= kFewestReadAheadRows) {
-        pace = e.div(e.c(width * stepBytes * shape.rows), e.sub(end, row));
-        period = e.max(e.div(e.c(kLine), e.max(pace, 1)), 1);
-      }
+      Value perRow = e.div(e.c(width * bytes), elsewhere ? operands.rows : end);
       e.loop(e.c(0), operands.panels, width, [&](Value panel) {
-        Values next;
-        if (!elsewhere) {
-          next = panelsAfter(operands, e.add(panel, width));
-        } else if (pace) {
-          next = panelsAt(operands.following, panel, bytes);
-        }
+        Values next = elsewhere ? panelsAt(operands.following, panel, bytes)
+                                : panelsAfter(operands, e.add(panel, width));
         e.loop(row, end, shape.rows, [&](Value r) {
-          Value read = pace ? e.mul(e.div(e.sub(r, row), shape.rows), e.mul(pace, steps())) : e.c(0);
-          ReadAhead ahead{{}, pace, period};
+          ReadAhead ahead;
+          if (shared) {
+            ahead.pace = e.div(e.add(e.mul(perRow, shape.rows), steps() - 1), steps());
+            ahead.period = e.max(e.div(e.c(kLine), e.max(ahead.pace, 1)), 1);
+          }
           for (Value address : next) {
+            Value read = shared ? e.mul(perRow, r) : e.c(0);
             ahead.addresses.push_back(e.at(address, e.builder.getI8Type(), read));
           }
           tile(operands, scratch, r, panel, shape, ahead, epilogue);
@@ -208,50 +204,51 @@ Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Val
     return accumulateQuantized(rowAddress, rowCount, panels, panelsFollowing(ahead, panels.size()),
                                std::move(sums));
   }
-  // Steps [begin, end), each of which first brings in what `read` says.
-  auto steps = [&](int64_t begin, int64_t end, const std::function<void(Value k)> &read) {
-    sums = e.loop(e.c(begin), e.c(end), e.c(1), sums, [&](Value k, ValueRange carried) {
+  Type byte = e.builder.getI8Type();
+  // Steps [begin, end), each of which first brings in a line of each of `read`, whose first is that of k = 0.
+  auto steps = [&](Value begin, Value end, ArrayRef<Value> read, ValueRange init) {
+    return e.loop(begin, end, e.c(1), init, [&](Value k, ValueRange carried) {
       Values next(carried);
-      read(k);
+      for (Value address : read) {
+        e.prefetchNear(e.at(address, byte, e.mul(k, kLine)));
+      }
       step(rowAddress, rowCount, panels, k, next);
       return next;
     });
   };
-  Type byte = e.builder.getI8Type();
-  if (ahead.addresses.empty()) {
-    steps(0, this->steps(), [](Value) {});
-    return sums;
-  }
+  Value all = e.c(this->steps());
   if (ahead.pace) {
     // A line that is under way already is not asked for again: that would take the place of a miss.
-    return e.loop(e.c(0), e.c(this->steps()), ahead.period, sums, [&](Value begin, ValueRange carried) {
+    Value bytes = e.mul(ahead.pace, ahead.period);
+    return e.loop(e.c(0), all, ahead.period, sums, [&](Value begin, ValueRange carried) {
       for (Value address : ahead.addresses) {
-        e.prefetch(e.at(address, byte, e.mul(begin, ahead.pace)));
+        Value from = e.at(address, byte, e.mul(begin, ahead.pace));
+        e.loop(e.c(0), bytes, kLine, [&](Value offset) { e.prefetch(e.at(from, byte, offset)); });
       }
-      Value end = e.min(e.add(begin, ahead.period), this->steps());
-      return e.loop(begin, end, e.c(1), carried, [&](Value k, ValueRange inner) {
-        Values next(inner);
-        step(rowAddress, rowCount, panels, k, next);
-        return next;
-      });
+      return steps(begin, e.min(e.add(begin, ahead.period), all), {}, carried);
     });
   }
-  int64_t last = std::max<int64_t>(0, this->steps() - kLinesAhead);
-  steps(0, last, [&](Value k) {
-    for (Value panel : panels) {
-      e.prefetchNear(e.at(panel, byte, e.mul(e.add(k, kLinesAhead), kLine)));
+  int64_t far = std::max<int64_t>(1, kLinesAhead / static_cast<int64_t>(panels.size()));
+  int64_t last = std::max<int64_t>(0, this->steps() - far);
+  Values own, following;
+  for (auto [panel, next] : llvm::zip_equal(panels, panelsFollowing(ahead, panels.size()))) {
+    own.push_back(e.at(panel, byte, far * kLine));
+    following.push_back(e.at(next, byte, -last * kLine));
+  }
+  if (rowCount <= kMostUnsharedRows) {
+    return steps(e.c(last), all, following, steps(e.c(0), e.c(last), own, sums));
+  }
+  return e.loop(e.c(0), e.c(2), e.c(1), sums, [&](Value part, ValueRange carried) {
+    Value first = e.equal(part, e.c(0));
+    Values read;
+    for (auto [mine, next] : llvm::zip_equal(own, following)) {
+      read.push_back(e.select(first, mine, next));
     }
+    return steps(e.select(first, e.c(0), e.c(last)), e.select(first, e.c(last), all), read, carried);
   });
-  Values following = panelsFollowing(ahead, panels.size());
-  steps(last, this->steps(), [&](Value k) {
-    for (Value panel : following) {
-      e.prefetchNear(e.at(panel, byte, e.mul(e.sub(k, last), kLine)));
-    }
-  });
-  return sums;
 }
 
-// By pointer of a tile of few rows: the panel in its place in the next tile.
+// By pointer of a tile that reads ahead for itself: the panel in its place in the next tile.
 Values PanelProduct::panelsFollowing(const ReadAhead &ahead, size_t pointers) {
   Values panels;
   if (ahead.pace || ahead.addresses.empty()) {

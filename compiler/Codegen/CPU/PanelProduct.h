@@ -69,10 +69,10 @@ public:
   void run(const Operands &operands, Value scratch, const Epilogue &epilogue);
 
 private:
-  // Weights to bring in while a tile is multiplied. Tall tiles: of each matrix `pace` bytes for every step of
-  // k into the L2 cache, so that the tiles above each other share out the reading of the panels that come
-  // next. Tiles of few rows have no pace: they read their own panels a little ahead into the L1 cache, and at
-  // the end of them the next tile's, which start at the addresses.
+  // Weights to bring in while a tile is multiplied. Tiles above each other share out the panels that come
+  // next: of each matrix `pace` bytes for every step of k, into the L2 cache. A tile that is alone with its
+  // panels has no pace: it reads them a little ahead into the L1 cache, and at the end of them the next
+  // tile's, which start at the addresses.
   struct ReadAhead {
     Values addresses; // by matrix
     Value pace;

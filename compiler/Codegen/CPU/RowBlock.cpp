@@ -21,7 +21,7 @@ RowBlock::RowBlock(Emitter &e, int64_t k, WeightType weights) : e(e), depth(k) {
   // An odd number of cache lines, so that the rows of a tile do not compete for one set of the L1 cache.
   int64_t lines = (k * element + kLineBytes - 1) / kLineBytes;
   padded = (lines + 1 - lines % 2) * kLineBytes / element;
-  int64_t tallest = e.isa.weightTiles(weights).front().rows;
+  int64_t tallest = e.isa.weightTiles(weights, RowCounts::usuallyMany).front().rows;
   rows = std::min(kMostRows, kBlockBytes / (padded * element)) / tallest * tallest;
   rows = std::max(rows, tallest);
 }
