@@ -21,14 +21,17 @@ const std::vector<IsaLevel> &isaLevels() {
 }
 
 // Two panels of bf16 take four registers once they are widened, as four panels of f32 do, which leave the L2
-// cache half as often for as many accumulators.
+// cache half as often for as many accumulators. Few rows of f32 are taller tiles all the same: reading the
+// panels once counts for more.
 llvm::ArrayRef<RegisterTile> IsaLevel::weightTiles(WeightType weights, RowCounts counts) const {
   static const std::vector<RegisterTile> zmmBf16 = {{12, 2}, {6, 4}, {4, 4}, {2, 8}, {1, 8}};
   static const std::vector<RegisterTile> zmmF32 = {{6, 4}, {4, 4}, {2, 8}, {1, 8}};
   static const std::vector<RegisterTile> ymm = {{6, 1}, {2, 2}, {1, 4}};
   static const std::vector<RegisterTile> zmmBf16Few = {{12, 2}, {11, 2}, {10, 2}, {9, 2}, {8, 2}, {7, 2},
                                                        {6, 2},  {5, 2},  {4, 4},  {3, 4}, {2, 8}, {1, 8}};
-  static const std::vector<RegisterTile> zmmF32Few = {{6, 4}, {5, 4}, {4, 4}, {3, 4}, {2, 8}, {1, 8}};
+  static const std::vector<RegisterTile> zmmF32Few = {
+      {12, 2, true}, {11, 2, true}, {10, 2, true}, {9, 2, true}, {8, 2, true}, {7, 2, true},
+      {6, 4},        {5, 4},        {4, 4},        {3, 4},       {2, 8},       {1, 8}};
   static const std::vector<RegisterTile> ymmFew = {{6, 1}, {5, 1}, {4, 1}, {3, 2}, {2, 2}, {1, 4}};
   bool few = counts == RowCounts::oftenFew;
   if (lanes == 8) {

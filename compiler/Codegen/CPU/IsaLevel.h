@@ -15,6 +15,7 @@ namespace smelt::codegen::cpu {
 struct RegisterTile {
   int64_t rows;
   int64_t panels;
+  bool alone = false; // for exactly so many rows: tiles of fewer do better when there are more
 };
 
 // How many rows a product has. An expert among hundreds rarely gets more than a tall tile has, and rows that

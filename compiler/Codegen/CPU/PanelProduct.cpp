@@ -21,7 +21,7 @@ constexpr int64_t kLinesAhead = 64;
 constexpr int64_t kLine = 64; // bytes
 // Tiles of so few rows have no instruction to spare: where they read ahead changes from one loop to another,
 // not from one turn of a loop to the next.
-constexpr int64_t kMostUnsharedRows = 2;
+constexpr int64_t kMostRowsInTwoLoops = 2;
 } // namespace
 
 int64_t panelCount(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
@@ -65,11 +65,13 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
   Value row = e.c(0);
   bool elsewhere = operands.following_bytes > 0;
   int64_t bytes = elsewhere ? operands.following_bytes : panelBytes();
+  const RegisterTile *tallest = llvm::find_if(shapes, [](const RegisterTile &tile) { return !tile.alone; });
   for (const RegisterTile &shape : shapes) {
-    Value end = e.sub(operands.rows, e.rem(e.sub(operands.rows, row), shape.rows));
+    Value end = shape.alone ? e.select(e.equal(operands.rows, e.c(shape.rows)), operands.rows, row)
+                            : e.sub(operands.rows, e.rem(e.sub(operands.rows, row), shape.rows));
     int64_t width = std::max<int64_t>(1, shape.panels / matrices);
     // Who reads ahead together: the tallest tiles, which come first, or all tiles of panels in the caches.
-    bool shared = elsewhere || &shape == &shapes.front();
+    bool shared = weights != WeightType::i8 && (elsewhere || &shape == tallest);
     e.when(e.less(row, end), [&] {
       Value perRow = e.div(e.c(width * bytes), elsewhere ? operands.rows : end);
       e.loop(e.c(0), operands.panels, width, [&](Value panel) {
@@ -143,7 +145,7 @@ void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Valu
                      initialSums(operands, row, panel, shape, width, 0, matrices));
   } else {
     for (int64_t m = 0; m < matrices; ++m) {
-      ReadAhead own = ahead.pace || ahead.addresses.empty() ? ahead : ReadAhead{{ahead.addresses[m]}, {}, {}};
+      ReadAhead own = ahead.pace ? ahead : ReadAhead{{ahead.addresses[m]}, {}, {}};
       Values sums = accumulate(rowAddress, shape.rows, addresses[m], own,
                                initialSums(operands, row, panel, shape, width, m, m + 1));
       for (int64_t r = 0; m + 1 < matrices && r < shape.rows; ++r) {
@@ -200,67 +202,75 @@ Values PanelProduct::initialSums(const Operands &operands, Value row, Value pane
 
 Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
                                 const ReadAhead &ahead, Values sums) {
-  if (weights == WeightType::i8) {
-    return accumulateQuantized(rowAddress, rowCount, panels, panelsFollowing(ahead, panels.size()),
-                               std::move(sums));
-  }
-  Type byte = e.builder.getI8Type();
-  // Steps [begin, end), each of which first brings in a line of each of `read`, whose first is that of k = 0.
-  auto steps = [&](Value begin, Value end, ArrayRef<Value> read, ValueRange init) {
-    return e.loop(begin, end, e.c(1), init, [&](Value k, ValueRange carried) {
-      Values next(carried);
-      for (Value address : read) {
-        e.prefetchNear(e.at(address, byte, e.mul(k, kLine)));
-      }
-      step(rowAddress, rowCount, panels, k, next);
-      return next;
-    });
-  };
-  Value all = e.c(this->steps());
   if (ahead.pace) {
-    // A line that is under way already is not asked for again: that would take the place of a miss.
-    Value bytes = e.mul(ahead.pace, ahead.period);
-    return e.loop(e.c(0), all, ahead.period, sums, [&](Value begin, ValueRange carried) {
-      for (Value address : ahead.addresses) {
-        Value from = e.at(address, byte, e.mul(begin, ahead.pace));
-        e.loop(e.c(0), bytes, kLine, [&](Value offset) { e.prefetch(e.at(from, byte, offset)); });
-      }
-      return steps(begin, e.min(e.add(begin, ahead.period), all), {}, carried);
-    });
+    return accumulateShared(rowAddress, rowCount, panels, ahead, std::move(sums));
   }
+  // By pointer: the panel in its place in the next tile.
+  Values following;
+  int64_t width = panels.size() / ahead.addresses.size();
+  for (Value first : ahead.addresses) {
+    for (int64_t i = 0; i < width; ++i) {
+      following.push_back(e.at(first, e.builder.getI8Type(), i * panelBytes()));
+    }
+  }
+  return weights == WeightType::i8
+             ? accumulateQuantized(rowAddress, rowCount, panels, following, std::move(sums))
+             : accumulateAlone(rowAddress, rowCount, panels, following, std::move(sums));
+}
+
+Values PanelProduct::accumulateShared(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
+                                      const ReadAhead &ahead, Values sums) {
+  // A line that is under way already is not asked for again: that would take the place of a miss.
+  Type byte = e.builder.getI8Type();
+  Value bytes = e.mul(ahead.pace, ahead.period), all = e.c(steps());
+  return e.loop(e.c(0), all, ahead.period, sums, [&](Value begin, ValueRange carried) {
+    for (Value address : ahead.addresses) {
+      Value from = e.at(address, byte, e.mul(begin, ahead.pace));
+      e.loop(e.c(0), bytes, kLine, [&](Value offset) { e.prefetch(e.at(from, byte, offset)); });
+    }
+    Value end = e.min(e.add(begin, ahead.period), all);
+    return multiplySteps(rowAddress, rowCount, panels, begin, end, {}, carried);
+  });
+}
+
+Values PanelProduct::accumulateAlone(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
+                                     ArrayRef<Value> following, Values sums) {
   int64_t far = std::max<int64_t>(1, kLinesAhead / static_cast<int64_t>(panels.size()));
-  int64_t last = std::max<int64_t>(0, this->steps() - far);
-  Values own, following;
-  for (auto [panel, next] : llvm::zip_equal(panels, panelsFollowing(ahead, panels.size()))) {
+  int64_t last = std::max<int64_t>(0, steps() - far);
+  Type byte = e.builder.getI8Type();
+  Values own, others;
+  for (auto [panel, next] : llvm::zip_equal(panels, following)) {
     own.push_back(e.at(panel, byte, far * kLine));
-    following.push_back(e.at(next, byte, -last * kLine));
+    others.push_back(e.at(next, byte, -last * kLine));
   }
-  if (rowCount <= kMostUnsharedRows) {
-    return steps(e.c(last), all, following, steps(e.c(0), e.c(last), own, sums));
+  Value middle = e.c(last), all = e.c(steps());
+  if (rowCount <= kMostRowsInTwoLoops) {
+    Values before = multiplySteps(rowAddress, rowCount, panels, e.c(0), middle, own, sums);
+    return multiplySteps(rowAddress, rowCount, panels, middle, all, others, before);
   }
   return e.loop(e.c(0), e.c(2), e.c(1), sums, [&](Value part, ValueRange carried) {
     Value first = e.equal(part, e.c(0));
     Values read;
-    for (auto [mine, next] : llvm::zip_equal(own, following)) {
-      read.push_back(e.select(first, mine, next));
+    for (auto [mine, other] : llvm::zip_equal(own, others)) {
+      read.push_back(e.select(first, mine, other));
     }
-    return steps(e.select(first, e.c(0), e.c(last)), e.select(first, e.c(last), all), read, carried);
+    Value begin = e.select(first, e.c(0), middle), end = e.select(first, middle, all);
+    return multiplySteps(rowAddress, rowCount, panels, begin, end, read, carried);
   });
 }
 
-// By pointer of a tile that reads ahead for itself: the panel in its place in the next tile.
-Values PanelProduct::panelsFollowing(const ReadAhead &ahead, size_t pointers) {
-  Values panels;
-  if (ahead.pace || ahead.addresses.empty()) {
-    return panels;
-  }
-  int64_t width = pointers / ahead.addresses.size();
-  for (Value first : ahead.addresses) {
-    for (int64_t i = 0; i < width; ++i) {
-      panels.push_back(e.at(first, e.builder.getI8Type(), i * panelBytes()));
+// Steps [begin, end), each of which first brings in a line of each of `read`; the first of them is that of
+// step 0.
+Values PanelProduct::multiplySteps(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels, Value begin,
+                                   Value end, ArrayRef<Value> read, ValueRange init) {
+  return e.loop(begin, end, e.c(1), init, [&](Value k, ValueRange carried) {
+    Values next(carried);
+    for (Value address : read) {
+      e.prefetchNear(e.at(address, e.builder.getI8Type(), e.mul(k, kLine)));
     }
-  }
-  return panels;
+    step(rowAddress, rowCount, panels, k, next);
+    return next;
+  });
 }
 
 Values PanelProduct::accumulateQuantized(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,

@@ -85,9 +85,14 @@ private:
   // Adds to `sums`: by row, then panel pointer, then vector.
   Values accumulate(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, const ReadAhead &ahead,
                     Values sums);
+  Values accumulateShared(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels,
+                          const ReadAhead &ahead, Values sums);
+  Values accumulateAlone(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels,
+                         llvm::ArrayRef<Value> following, Values sums);
   Values accumulateQuantized(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels,
                              llvm::ArrayRef<Value> following, Values sums);
-  Values panelsFollowing(const ReadAhead &ahead, size_t pointers);
+  Values multiplySteps(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, Value begin, Value end,
+                       llvm::ArrayRef<Value> read, mlir::ValueRange init);
   // Of a tile from `row` and `panel` on, with the panels of matrices [begin, end).
   Values initialSums(const Operands &operands, Value row, Value panel, const RegisterTile &shape,
                      int64_t width, int64_t begin, int64_t end);
