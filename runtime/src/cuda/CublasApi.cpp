@@ -1,6 +1,7 @@
 #include "runtime/src/cuda/CublasApi.h"
 
 #include "runtime/src/Text.h"
+#include "runtime/src/cuda/SymbolFinder.h"
 
 #include <fmt/format.h>
 
@@ -36,20 +37,14 @@ Result<std::unique_ptr<CublasApi>> openLibrary(const std::string &name) {
   }
   auto api = std::make_unique<CublasApi>();
   api->library = name;
-  ProblemList missing;
-  auto find = [&](auto &member, const char *symbol) {
-    member = reinterpret_cast<std::remove_reference_t<decltype(member)>>(dlsym(handle, symbol));
-    if (!member) {
-      missing.add(symbol);
-    }
-  };
-  find(api->getVersion, "cublasLtGetVersion");
-  find(api->statusName, "cublasLtGetStatusName");
-#define SMELT_CUBLASLT_FIND(member, symbol, parameters) find(api->member, symbol);
+  SymbolFinder symbols(handle);
+  symbols.find(api->getVersion, "cublasLtGetVersion");
+  symbols.find(api->statusName, "cublasLtGetStatusName");
+#define SMELT_CUBLASLT_FIND(member, symbol, parameters) symbols.find(api->member, symbol);
   SMELT_CUBLASLT_API(SMELT_CUBLASLT_FIND)
 #undef SMELT_CUBLASLT_FIND
-  if (!missing.empty()) {
-    return refuse(fmt::format("{} lacks these functions:{}", printable(name), missing.text()));
+  if (!symbols.missing.empty()) {
+    return refuse(fmt::format("{} lacks these functions:{}", printable(name), symbols.missing.text()));
   }
   api->version = api->getVersion();
   if (api->version < oldestVersion || api->version > newestVersion) {

@@ -1,6 +1,7 @@
 #include "runtime/src/cuda/DriverApi.h"
 
 #include "runtime/src/Text.h"
+#include "runtime/src/cuda/SymbolFinder.h"
 
 #include <fmt/format.h>
 
@@ -24,19 +25,13 @@ Result<std::unique_ptr<DriverApi>> openLibrary(const std::string &name) {
   }
   auto api = std::make_unique<DriverApi>();
   api->library = name;
-  ProblemList missing;
-  auto find = [&](auto &member, const char *symbol) {
-    member = reinterpret_cast<std::remove_reference_t<decltype(member)>>(dlsym(handle, symbol));
-    if (!member) {
-      missing.add(symbol);
-    }
-  };
-#define SMELT_CUDA_FIND(member, symbol, parameters) find(api->member, symbol);
+  SymbolFinder symbols(handle);
+#define SMELT_CUDA_FIND(member, symbol, parameters) symbols.find(api->member, symbol);
   SMELT_CUDA_DRIVER_API(SMELT_CUDA_FIND)
 #undef SMELT_CUDA_FIND
-  if (!missing.empty()) {
+  if (!symbols.missing.empty()) {
     return refuse(
-        fmt::format("{} lacks these functions, CUDA 12 or newer is needed:{}", name, missing.text()));
+        fmt::format("{} lacks these functions, CUDA 12 or newer is needed:{}", name, symbols.missing.text()));
   }
   if (Code code = api->init(0); code != 0) {
     return refuse(fmt::format("{}: cuInit: {}", name, api->errorText(code)));
