@@ -104,12 +104,14 @@ def start_costs(arguments, files, name, dtype):
     cache = files.folder / f"{name}-{dtype}.packed"
     run = [arguments.build / "bin/smelt-run", artifact, "--weights", weights, "--tokens", "1", "--max-new-tokens", "1", "--threads", str(arguments.threads)]
     packing = seconds_of(1, lambda: silent(*run))
-    cached = seconds_of(arguments.repeats, lambda: silent(*run, f"--weights-cache={cache}"))
     touched = shapes.work(shape, dtype, kv_bytes=0, sequences=1, first=0, tokens=1, steps=1,
                           distinct=shape.top_k * len(shape.executed), passes=1).bytes
-    reading = read_seconds(arguments, cache, int(touched))
+    try:
+        cached = seconds_of(arguments.repeats, lambda: silent(*run, f"--weights-cache={cache}"))
+        reading = read_seconds(arguments, cache, int(touched))
+    finally:
+        cache.unlink(missing_ok=True)
     memory = json.loads(subprocess.run([*run, "--json"], check=True, capture_output=True, text=True).stdout)["memory"]
-    cache.unlink()
     return packing, cached, touched, reading, memory
 
 
@@ -145,3 +147,5 @@ if __name__ == "__main__":
         main()
     except subprocess.CalledProcessError as error:
         sys.exit(f"costs.sh: {' '.join(map(str, error.cmd))} ended with {error.returncode}")
+    except FileNotFoundError as error:
+        sys.exit(f"costs.sh: {error.filename} is missing; build first, or name a finished build with --build")
