@@ -164,13 +164,12 @@ void AttentionProducts::weightedValues(Value p, Value rows, Value values, const 
 }
 
 Value AttentionProducts::loadValues(Value address) {
-  Value loaded = e.loadFirst(bf16 ? e.bf16() : e.f32(), e.lanes(), vectorLength(), address, bf16 ? 2 : 4);
-  return e.toFloat(loaded, e.vec(e.f32(), e.lanes()));
+  return e.toFloat(e.loadFirst(e.elementType(bf16), e.lanes(), vectorLength(), address, bf16 ? 2 : 4));
 }
 
 void AttentionProducts::valueTile(Value p, Value row, Value values, Value vector, int64_t width,
                                   const Visible &visible, const Epilogue &epilogue, const Tile &tile) {
-  Type element = bf16 ? e.bf16() : e.f32();
+  Type element = e.elementType(bf16);
   int64_t elementBytes = bf16 ? 2 : 4;
   Value probabilities = e.at(p, e.f32(), e.mul(row, scoreStride()));
   Values columns;

@@ -30,7 +30,7 @@ struct AttentionShape {
   Value cacheOffset(Emitter &e, Value sequence, Value head, Value capacity) const {
     return e.mul(e.mul(e.add(e.mul(sequence, kv_heads), head), capacity), head_dim);
   }
-  Type cacheElement(Emitter &e) const { return bf16 ? e.bf16() : e.f32(); }
+  Type cacheElement(Emitter &e) const { return e.elementType(bf16); }
   int64_t query_heads, kv_heads, head_dim;
   bool bf16; // the cache holds bf16
 };

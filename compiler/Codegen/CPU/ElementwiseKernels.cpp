@@ -19,7 +19,7 @@ void copyPackedRow(Emitter &e, const KernelDesc &k, Value table, Value index, Va
   auto copy = [&](Value line, int64_t part) {
     Value value =
         e.load(element, e.at(from, element, e.add(e.mul(line, kPanelColumns * step), part)), pairs ? 2 : 4);
-    e.store(e.toFloat(value, e.f32()), e.at(to, e.f32(), e.add(e.mul(line, step), part)));
+    e.store(e.toFloat(value), e.at(to, e.f32(), e.add(e.mul(line, step), part)));
   };
   e.loop(e.c(0), e.c(hidden / step), 1, [&](Value line) {
     for (int64_t part = 0; part < step; ++part) {
@@ -47,7 +47,7 @@ int64_t emitEmbed(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
     Value from = e.at(table, wType, e.mul(index, hidden));
     e.forVectors(hidden, e.lanes(), [&](Value begin, int64_t length) {
       Value row = e.loadFirst(wType, e.lanes(), length, e.at(from, wType, begin), 1);
-      e.storeFirst(e.toFloat(row, e.vec(e.f32(), e.lanes())), length, e.at(to, e.f32(), begin));
+      e.storeFirst(e.toFloat(row), length, e.at(to, e.f32(), begin));
     });
     return Values();
   });

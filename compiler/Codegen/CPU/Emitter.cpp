@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 
 #include <cstddef>
 
@@ -62,8 +63,18 @@ Value Emitter::equalf(Value a, Value b) {
   return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, a, b);
 }
 Value Emitter::bitsToFloat(Value value) { return arith::BitcastOp::create(builder, loc, f32(), value); }
-Value Emitter::toFloat(Value a, Type type) {
-  return a.getType() == type ? a : arith::ExtFOp::create(builder, loc, type, a).getResult();
+Value Emitter::toFloat(Value a) {
+  if (getElementTypeOrSelf(a).isF32()) {
+    return a;
+  }
+  // A bf16 is the upper half of the f32 of equal value.
+  if (auto type = dyn_cast<VectorType>(a.getType())) {
+    Value words = arith::ExtUIOp::create(builder, loc, type.clone(i32()), a);
+    words = arith::ShLIOp::create(builder, loc, words, splat(c32(16), type.getNumElements()));
+    return arith::BitcastOp::create(builder, loc, type.clone(f32()), words);
+  }
+  Value word = arith::ExtUIOp::create(builder, loc, i32(), a);
+  return bitsToFloat(arith::ShLIOp::create(builder, loc, word, c32(16)));
 }
 Value Emitter::shuffle(Value a, Value b, llvm::ArrayRef<int64_t> mask) {
   return vector::ShuffleOp::create(builder, loc, a, b, mask);

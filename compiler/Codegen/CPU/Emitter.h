@@ -26,9 +26,13 @@ public:
   Type i32() { return builder.getI32Type(); }
   Type i64() { return builder.getI64Type(); }
   Type f32() { return builder.getF32Type(); }
-  Type bf16() { return builder.getBF16Type(); }
+  Type i16() { return builder.getI16Type(); }
+  Type bf16() { return builder.getBF16Type(); } // for VDPBF16PS alone; see elementType
   Type ptr();
-  Type elementType(WeightType type) { return type == WeightType::bf16 ? bf16() : f32(); }
+  // What holds a value in memory. A bf16 is loaded as its bits: where there are no bf16 registers, LLVM moves
+  // a bf16 as an f32 and calls a library to round it back.
+  Type elementType(bool isBf16) { return isBf16 ? i16() : f32(); }
+  Type elementType(WeightType type) { return elementType(type == WeightType::bf16); }
   Type vec(Type element, int64_t lanes);
   int64_t lanes() const { return isa.lanes; }
 
@@ -73,7 +77,7 @@ public:
   Value greater(Value a, Value b); // ordered
   Value equalf(Value a, Value b);
   Value bitsToFloat(Value i32value);
-  Value toFloat(Value a, Type type); // widens bf16, keeps f32
+  Value toFloat(Value a); // f32 of what an elementType holds
   Value shuffle(Value a, Value b, llvm::ArrayRef<int64_t> mask);
 
   // Memory. Offsets are in elements of `element`.

@@ -73,7 +73,7 @@ void addBias(Emitter &e, const ProjectionUnit &unit, Type biasType, Value out, V
     Value outRow = e.at(out, e.f32(), e.mul(row, width));
     e.loop(begin, end, 1, [&](Value column) {
       Value address = e.at(outRow, e.f32(), column);
-      Value b = e.toFloat(e.load(biasType, e.at(unit.bias, biasType, column), 1), e.f32());
+      Value b = e.toFloat(e.load(biasType, e.at(unit.bias, biasType, column), 1));
       e.store(e.addf(e.load(e.f32(), address), b), address);
     });
   });

@@ -84,8 +84,8 @@ Values QuantPanels::overBlock(const Streams &streams, Value block, Value isLast,
 }
 
 QuantPanels::Scale QuantPanels::loadScale(Value address) {
-  Value halves = e.load(e.vec(e.bf16(), e.lanes()), address, 2 * e.lanes());
-  Value scale = e.toFloat(halves, e.vec(e.f32(), e.lanes()));
+  Type halves = e.vec(e.elementType(WeightType::bf16), e.lanes());
+  Value scale = e.toFloat(e.load(halves, address, 2 * e.lanes()));
   return {scale, e.mulf(scale, e.splat(-8388736.0, e.lanes())), e.mulf(scale, e.splat(-32896.0, e.lanes()))};
 }
 

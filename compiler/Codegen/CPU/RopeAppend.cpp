@@ -96,7 +96,7 @@ int64_t emitRopeAppend(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
       r.scale = norm == 1 ? inverseRms(e, e.at(row, e.f32(), e.mul(head, d)), d, eps) : wholeScale;
       r.weight = [&e, normWeight, wType, first](Value begin, int64_t length) {
         Value w = e.loadFirst(wType, e.lanes(), length, e.at(normWeight, wType, e.add(first, begin)), 1);
-        return e.toFloat(w, e.vec(e.f32(), e.lanes()));
+        return e.toFloat(w);
       };
     }
     return r;

@@ -64,7 +64,7 @@ void RowBlock::normRows(Value block, Value count, Value source, Value stride, co
       Value x = e.loadFirst(e.f32(), e.lanes(), length, e.at(from, e.f32(), begin));
       Type type = e.elementType(norm.type);
       Value w = e.loadFirst(type, e.lanes(), length, e.at(norm.weight, type, begin), 1);
-      Value y = e.mulf(e.mulf(x, factor), e.toFloat(w, e.vec(e.f32(), e.lanes())));
+      Value y = e.mulf(e.mulf(x, factor), e.toFloat(w));
       storeVector(y, to, begin);
       if (emitted) {
         e.storeFirst(y, length, e.at(emitted, e.f32(), begin));

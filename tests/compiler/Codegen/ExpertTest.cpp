@@ -51,7 +51,7 @@ TEST_CASE("experts_gate_up, experts_down and combine_residual make one MoE layer
       int64_t tokens, hidden, width, experts, topK;
     };
     for (Shape s : {Shape{1, 48, 40, 9, 3}, Shape{140, 42, 22, 5, 2}, Shape{9, 24, 6, 4, 4},
-                    Shape{30, 70, 65, 13, 1}}) {
+                    Shape{30, 70, 65, 13, 1}, Shape{2, 36, 22, 7, 7}}) {
       Routing routing(s.tokens, s.experts, s.topK);
       std::map<std::string, int64_t> params = {{"hidden", s.hidden},   {"expert_hidden", s.width},
                                                {"experts", s.experts}, {"top_k", s.topK},

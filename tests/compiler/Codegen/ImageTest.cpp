@@ -53,6 +53,32 @@ TEST_CASE("text forms show the instructions the level promises") {
   CHECK(assembly("x86-64-v3").find("vfmadd") != std::string::npos);
 }
 
+TEST_CASE("a level without bf16 registers holds a bf16 as its bits") {
+  // With bf16 values in LLVM's hands the object may call __truncsfbf2, which no kernel has.
+  const std::map<std::string, int64_t> params = {
+      {"in", 36},       {"out", 22},    {"outs", 1},     {"out0", 22},
+      {"out1", 0},      {"out2", 0},    {"norm", 1},     {"emit_norm", 1},
+      {"gather", 0},    {"bias", 1},    {"layout", 1},   {"vocab", 50},
+      {"hidden", 36},   {"experts", 7}, {"top_k", 7},    {"expert_hidden", 22},
+      {"head_dim", 18}, {"kv", 2},      {"kv_heads", 2}, {"query_heads", 4},
+      {"qk_norm", 1},
+  };
+  for (int64_t type : {1, 2}) {
+    for (const char *role : {"embed", "norm_linear", "linear_residual", "gate_up", "rope_append", "attention",
+                             "experts_gate_up", "experts_down"}) {
+      CAPTURE(role, type);
+      KernelDesc kernel{"k", role, params};
+      kernel.params["dtype"] = type;
+      std::string text, error;
+      const bool printed =
+          cpu::printKernel(kernel, *cpu::findIsaLevel("x86-64-v3"), cpu::TextForm::llvm, text, error);
+      INFO(error);
+      REQUIRE(printed);
+      CHECK(text.find("bfloat") == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("the linker refuses what an image cannot carry") {
   cpu::LinkedObject result;
   std::string error;
