@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sched.h>
 #include <thread>
 
 namespace smelt::runtime {
@@ -35,6 +34,20 @@ uint32_t usableCpus() {
     }
   });
   return uint32_t(std::max<uint64_t>(least, 1));
+}
+
+std::vector<int> startingCpus(const cpu_set_t &allowed, int current, int32_t workers) {
+  bool isAllowed = current >= 0 && current < CPU_SETSIZE && CPU_ISSET(current, &allowed);
+  if (!isAllowed || CPU_COUNT(&allowed) != workers) {
+    return {};
+  }
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (cpu != current && CPU_ISSET(cpu, &allowed)) {
+      cpus.push_back(cpu);
+    }
+  }
+  return cpus;
 }
 
 } // namespace smelt::runtime

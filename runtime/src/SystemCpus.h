@@ -1,7 +1,9 @@
-// How many CPUs this process may use.
+// The CPUs this process may use.
 #pragma once
 
 #include <cstdint>
+#include <sched.h>
+#include <vector>
 
 namespace smelt::runtime {
 
@@ -9,5 +11,9 @@ namespace smelt::runtime {
 // more threads than the quota would be stopped in turns, and all of them wait for the one that is stopped. At
 // least 1.
 uint32_t usableCpus();
+
+// Where to start workers 1, 2, ..: the CPUs of `allowed` other than `current`, the one of worker 0, in order.
+// Empty unless that is exactly one CPU for each of so many workers, `current` included.
+std::vector<int> startingCpus(const cpu_set_t &allowed, int current, int32_t workers);
 
 } // namespace smelt::runtime

@@ -1,8 +1,11 @@
 #include "runtime/src/ThreadPool.h"
 
+#include "runtime/src/SystemCpus.h"
+
 #include <fmt/format.h>
 
 #include <csignal>
+#include <sched.h>
 #include <system_error>
 
 namespace smelt::runtime {
@@ -31,6 +34,34 @@ private:
   sigset_t before;
 };
 
+// Moves new threads to CPUs of their own, when there is one for each, and leaves them free to go elsewhere.
+// Some kernels start a thread on its creator's CPU although another is idle, and the two share it for tens of
+// milliseconds: threads that wait for each other by yielding have always just run, too lately to be moved.
+class Spread {
+public:
+  explicit Spread(int32_t workers) {
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+      cpus = startingCpus(allowed, sched_getcpu(), workers);
+    }
+  }
+
+  void place(int32_t worker, std::thread &thread) const {
+    if (cpus.empty()) {
+      return;
+    }
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpus[size_t(worker) - 1], &one);
+    if (pthread_setaffinity_np(thread.native_handle(), sizeof one, &one) == 0) {
+      pthread_setaffinity_np(thread.native_handle(), sizeof allowed, &allowed);
+    }
+  }
+
+private:
+  cpu_set_t allowed;
+  std::vector<int> cpus;
+};
+
 } // namespace
 
 template <typename Done> void ThreadPool::await(std::atomic<uint32_t> &value, Done done) {
@@ -48,10 +79,12 @@ template <typename Done> void ThreadPool::await(std::atomic<uint32_t> &value, Do
 Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int32_t workers) {
   std::unique_ptr<ThreadPool> pool(new ThreadPool);
   SignalsBlocked guard;
+  Spread spread(workers);
   pool->threads.reserve(size_t(workers) - 1);
   for (int32_t worker = 1; worker < workers; ++worker) {
     try {
       pool->threads.emplace_back([raw = pool.get(), worker] { raw->work(worker); });
+      spread.place(worker, pool->threads.back());
     } catch (const std::system_error &error) {
       return fail(SMELT_memory, fmt::format("thread {} of {} cannot be started: {}; ask for fewer threads",
                                             worker + 1, workers, error.what()));

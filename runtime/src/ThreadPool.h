@@ -17,7 +17,8 @@ class ThreadPool {
 public:
   using Task = void (*)(void *context, int32_t worker, int32_t workers);
 
-  // `workers` counts the caller. SMELT_memory when a thread cannot be started.
+  // `workers` counts the caller. Where they are as many as the CPUs the caller may use, each starts on one of
+  // its own; all may go wherever the caller may. SMELT_memory when a thread cannot be started.
   static Result<std::unique_ptr<ThreadPool>> create(int32_t workers);
   ~ThreadPool();
 

@@ -1,5 +1,7 @@
 #include "runtime/src/ThreadPool.h"
 
+#include "runtime/src/SystemCpus.h"
+
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -71,3 +73,36 @@ TEST_CASE("Nobody passes a barrier before all have come to it") {
 }
 
 TEST_CASE("A pool may be dropped unused") { CHECK(ThreadPool::create(4).ok()); }
+
+TEST_CASE("Workers start on CPUs of their own where there is one for each") {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  for (int cpu : {2, 3, 7, CPU_SETSIZE - 1}) {
+    CPU_SET(cpu, &allowed);
+  }
+  CHECK(startingCpus(allowed, 3, 4) == std::vector<int>{2, 7, CPU_SETSIZE - 1});
+  CHECK(startingCpus(allowed, CPU_SETSIZE - 1, 4) == std::vector<int>{2, 3, 7});
+  CHECK(startingCpus(allowed, 3, 3).empty()); // which of them are idle is for the system to know
+  CHECK(startingCpus(allowed, 3, 5).empty());
+  CHECK(startingCpus(allowed, 4, 4).empty()); // moved meanwhile
+  CHECK(startingCpus(allowed, -1, 4).empty());
+}
+
+TEST_CASE("Workers may go wherever their creator may") {
+  cpu_set_t allowed;
+  REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+  for (int32_t workers : {1, 2, CPU_COUNT(&allowed)}) {
+    Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(workers);
+    REQUIRE(pool.ok());
+    std::vector<cpu_set_t> masks(size_t(workers), cpu_set_t{});
+    (*pool)->run(
+        [](void *context, int32_t worker, int32_t) {
+          cpu_set_t &mask = (*static_cast<std::vector<cpu_set_t> *>(context))[size_t(worker)];
+          sched_getaffinity(0, sizeof mask, &mask);
+        },
+        &masks);
+    for (const cpu_set_t &mask : masks) {
+      CHECK(CPU_EQUAL(&mask, &allowed));
+    }
+  }
+}
