@@ -71,7 +71,8 @@ TEST_CASE("identity of the device comes from the environment") {
   TestDevice::get();
   const Setting sm("SMELT_TEST_CUDA_SM", "86"), name("SMELT_TEST_CUDA_NAME", "A paper card"),
       memory("SMELT_TEST_CUDA_MEMORY", "512");
-  const Setting driver("SMELT_TEST_CUDA_DRIVER", "12040"), devices("SMELT_TEST_CUDA_DEVICES", "2");
+  const Setting driver("SMELT_TEST_CUDA_DRIVER", "12040"), devices("SMELT_TEST_CUDA_DEVICES", "2"),
+      processors("SMELT_TEST_CUDA_MULTIPROCESSORS", "4");
   int value = 0;
   size_t bytes = 0, free = 0;
   char text[64];
@@ -81,6 +82,8 @@ TEST_CASE("identity of the device comes from the environment") {
   CHECK(value == 6);
   cu("cuDeviceGetAttribute", &value, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0);
   CHECK(value == 99 * 1024);
+  cu("cuDeviceGetAttribute", &value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+  CHECK(value == 4);
   CHECK(cu("cuDeviceGetAttribute", &value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 2) == CUDA_ERROR_INVALID_DEVICE);
   cu("cuDeviceGetName", &text[0], 64, 0);
   CHECK(std::string(text) == "A paper card");

@@ -25,15 +25,16 @@ def rows(results):
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         results = json.load(file)
-    gpu = results["gpu"]
-    best = max((r["bytes_per_second"] for r in results.get("reads") or []), default=0)
+    gpu, reads = results["gpu"], results["read_rate"]
     print(f"{gpu['name']}, sm_{gpu['compute_capability']}, driver CUDA {gpu['driver'] // 1000}.{gpu['driver'] % 1000 // 10}: "
-          f"reads {best * 1e-9:.0f} GB/s, {results['seconds_per_graph_node'] * 1e6:.2f} us a graph node")
+          f"reads {reads['bytes_per_second'] * 1e-9:.0f} GB/s by {reads['how']}, {results['seconds_per_graph_node'] * 1e6:.2f} us a graph node")
     numbers = results.get("numbers") or []
     wrong = [n for n in numbers if n["problem"]]
     print(f"numbers: {len(numbers) - len(wrong)} of {len(numbers)} cases right")
     for case in wrong:
         print(f"  WRONG {case['case']} in steps of {case['chunk']} by {case['gemm']}: {case['problem']}")
+    for skipped in results["skipped"]:
+        print(f"  skipped: {skipped['what']}: {skipped['why']}")
     for problem in results.get("problems", []) + results.get("peer_problems", []):
         print(f"  not measured: {problem}")
     table = [["model", "what", "products by", "ms", "tokens/s", "% of reads", "peer ms", "peer", "times faster"]] + list(rows(results))

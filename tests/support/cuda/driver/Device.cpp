@@ -13,7 +13,8 @@ struct ErrorText {
   CUresult code;
   const char *name, *text;
 };
-#define SMELT_ERROR(name, text) {name, #name, text}
+#define SMELT_ERROR(name, text)                                                                              \
+  { name, #name, text }
 constexpr ErrorText kErrors[] = {
     SMELT_ERROR(CUDA_SUCCESS, "no error"),
     SMELT_ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
@@ -87,8 +88,6 @@ int fixedAttribute(int attribute) {
     return 65536;
   case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
     return 1980000;
-  case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-    return 132;
   case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
   case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
   case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
@@ -180,6 +179,9 @@ SMELT_CUDA_EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a
     return CUDA_SUCCESS;
   case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
     *value = static_cast<int>(identity.sm % 10);
+    return CUDA_SUCCESS;
+  case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+    *value = identity.multiprocessors;
     return CUDA_SUCCESS;
   case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
     *value = static_cast<int>(identity.shared_optin);

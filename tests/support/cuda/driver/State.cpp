@@ -37,6 +37,7 @@ DeviceIdentity deviceIdentity() {
   identity.memory_bytes = environment("SMELT_TEST_CUDA_MEMORY", 80 * 1024) << 20;
   identity.driver_version = static_cast<int>(environment("SMELT_TEST_CUDA_DRIVER", 13000));
   identity.devices = static_cast<int>(environment("SMELT_TEST_CUDA_DEVICES", 1));
+  identity.multiprocessors = static_cast<int>(environment("SMELT_TEST_CUDA_MULTIPROCESSORS", 132));
   identity.shared_optin = sharedOptin(identity.sm);
   return identity;
 }

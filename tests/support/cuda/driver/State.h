@@ -21,6 +21,7 @@ struct DeviceIdentity {
   uint64_t memory_bytes = 0; ///< SMELT_TEST_CUDA_MEMORY, in MiB
   int driver_version = 0;    ///< SMELT_TEST_CUDA_DRIVER, 13000 for 13.0
   int devices = 1;           ///< SMELT_TEST_CUDA_DEVICES
+  int multiprocessors = 0;   ///< SMELT_TEST_CUDA_MULTIPROCESSORS
   uint32_t shared_optin = 0; ///< bytes of dynamic shared memory a CTA may ask for
 };
 DeviceIdentity deviceIdentity();

@@ -1,0 +1,16 @@
+// What the GPU can do at most, part by part. Each prints lines, adds to `results`, and throws when a kernel
+// computes something else than it should.
+#pragma once
+
+#include "tests/gpu/Bench.h"
+
+namespace smelt::gpu {
+
+// Bytes a second that kernels read from `bytes` of memory, the highest of all ways: loads (`reads`) and, from
+// compute capability 9.0 on, bulk copies to shared memory (`bulk_reads`). `read_rate` says which.
+double measureReads(const Bench &bench, uint64_t bytes, nlohmann::ordered_json &results);
+
+// Seconds a node of a graph adds that does nothing.
+double measureGraphNodes(const Bench &bench, nlohmann::ordered_json &results);
+
+} // namespace smelt::gpu
