@@ -224,3 +224,107 @@ TEST_CASE_METHOD(Fixture, "copies and fills outside an allocation are refused") 
   cu("cuStreamSynchronize", stream);
   CHECK(buffer.read<uint32_t>()[63] == 7);
 }
+
+namespace {
+
+constexpr unsigned kMembers = 6;
+
+/// Six CTAs, of which each writes its number, meets the others at a counter, and adds up the numbers of all.
+/// `arrive` and `look` are how a CTA says that it is there, and how it looks for the others.
+std::string meeting(const std::string &arrive, const std::string &look) {
+  return ".version 8.3\n.target sm_90\n.address_size 64\n"
+         ".visible .entry meet(.param .u64 counter, .param .u64 said, .param .u64 sums)\n{\n"
+         ".reg .pred %p<3>; .reg .b32 %r<9>; .reg .b64 %rd<9>;\n"
+         "ld.param.u64 %rd1, [counter]; ld.param.u64 %rd2, [said]; ld.param.u64 %rd3, [sums];\n"
+         "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %rd2, "
+         "%rd4; add.u32 %r3, %r1, 1; st.global.u32 [%rd5], %r3;\n" +
+         arrive + "\nPOLL: " + look +
+         "\nsetp.lt.u32 %p1, %r4, %r2; @%p1 bra POLL;\n"
+         "mov.u32 %r5, 0; mov.u32 %r6, 0;\n"
+         "ADD: mul.wide.u32 %rd6, %r5, 4; add.s64 %rd6, %rd2, %rd6; ld.global.u32 %r7, [%rd6]; add.u32 %r6, "
+         "%r6, %r7; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, %r2; @%p2 bra ADD;\n"
+         "add.s64 %rd7, %rd3, %rd4; st.global.u32 [%rd7], %r6; ret;\n}\n";
+}
+const char *const kArrive = "red.release.gpu.global.add.u32 [%rd1], 1;";
+const char *const kLook = "ld.acquire.gpu.global.u32 %r4, [%rd1];";
+
+/// Launches it cooperatively; what the launch and then the wait for it returned.
+std::pair<CUresult, CUresult> meet(const std::string &text, const DeviceBuffer &counter,
+                                   const DeviceBuffer &said, const DeviceBuffer &sums) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  REQUIRE(cu("cuModuleLoadData", &module, static_cast<const void *>(text.c_str())) == CUDA_SUCCESS);
+  REQUIRE(cu("cuModuleGetFunction", &function, module, "meet") == CUDA_SUCCESS);
+  uint64_t addresses[] = {counter.address(), said.address(), sums.address()};
+  void *params[] = {&addresses[0], &addresses[1], &addresses[2]};
+  const CUresult launched = cu("cuLaunchCooperativeKernel", function, kMembers, 1u, 1u, 1u, 1u, 1u, 0u,
+                               static_cast<CUstream>(nullptr), &params[0]);
+  const CUresult ran = cu("cuCtxSynchronize");
+  TestDevice::get().clearError();
+  cu("cuModuleUnload", module);
+  return {launched, ran};
+}
+
+} // namespace
+
+TEST_CASE("the CTAs of a cooperative launch wait for each other") {
+  TestDevice &device = TestDevice::get();
+  const std::vector<uint32_t> zeros(kMembers, 0);
+  const auto run = [&](const std::string &arrive, const std::string &look) {
+    const DeviceBuffer counter = device.upload(zeros), said = device.upload(zeros),
+                       sums = device.upload(zeros);
+    const auto results = meet(meeting(arrive, look), counter, said, sums);
+    const bool all = sums.read<uint32_t>() == std::vector<uint32_t>(kMembers, 21);
+    CHECK(all == (results.first == CUDA_SUCCESS && results.second == CUDA_SUCCESS));
+    return results;
+  };
+  using Results = std::pair<CUresult, CUresult>;
+  CHECK(run(kArrive, kLook) == Results{CUDA_SUCCESS, CUDA_SUCCESS});
+  // One that does not come; one that does not wait; an arrival and a look that order nothing.
+  CHECK(run("setp.ne.u32 %p1, %r1, 3; @%p1 " + std::string(kArrive), kLook) ==
+        Results{CUDA_SUCCESS, CUDA_ERROR_LAUNCH_TIMEOUT});
+  CHECK(run(kArrive, "mov.u32 %r4, %r2;") == Results{CUDA_SUCCESS, CUDA_ERROR_LAUNCH_FAILED});
+  CHECK(run("red.relaxed.gpu.global.add.u32 [%rd1], 1;", kLook) ==
+        Results{CUDA_SUCCESS, CUDA_ERROR_LAUNCH_FAILED});
+  CHECK(run(kArrive, "ld.relaxed.gpu.global.u32 %r4, [%rd1];") ==
+        Results{CUDA_SUCCESS, CUDA_ERROR_LAUNCH_FAILED});
+  // More than the device holds at once.
+  const Setting none("SMELT_TEST_CUDA_MULTIPROCESSORS", "0");
+  CHECK(run(kArrive, kLook) == Results{CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, CUDA_SUCCESS});
+}
+
+TEST_CASE("attributes of a launch") {
+  TestDevice &device = TestDevice::get();
+  const DeviceBuffer sum = device.upload(std::vector<uint32_t>(1, 0));
+  const auto launch = [&](const char *body, CUlaunchAttribute attribute) {
+    const std::string text =
+        kernelText(body + std::string(" ld.param.u64 %rd1, [p0]; ld.global.u32 %r1, [%rd1]; "
+                                      "add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1;"),
+                   1, "", "sm_90");
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    REQUIRE(cu("cuModuleLoadData", &module, static_cast<const void *>(text.c_str())) == CUDA_SUCCESS);
+    REQUIRE(cu("cuModuleGetFunction", &function, module, "k") == CUDA_SUCCESS);
+    uint64_t address = sum.address();
+    void *params[] = {&address};
+    const CUlaunchConfig config{1, 1, 1, 1, 1, 1, 0, nullptr, &attribute, 1};
+    const CUresult result =
+        cu("cuLaunchKernelEx", &config, function, &params[0], static_cast<void **>(nullptr));
+    CHECK(cu("cuCtxSynchronize") == CUDA_SUCCESS);
+    cu("cuModuleUnload", module);
+    return result;
+  };
+  CUlaunchAttribute overlap{}, cluster{}, other{};
+  overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  overlap.value.programmaticStreamSerializationAllowed = 1;
+  CHECK(launch("griddepcontrol.launch_dependents; griddepcontrol.wait;", overlap) == CUDA_SUCCESS);
+  CHECK(launch("griddepcontrol.launch_dependents;", overlap) == CUDA_ERROR_INVALID_VALUE);
+  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  cluster.value.clusterDim = {1, 1, 1};
+  CHECK(launch("", cluster) == CUDA_SUCCESS);
+  cluster.value.clusterDim = {2, 1, 1};
+  CHECK(launch("", cluster) == CUDA_ERROR_NOT_SUPPORTED);
+  other.id = static_cast<CUlaunchAttributeID>(8);
+  CHECK(launch("", other) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(sum.read<uint32_t>()[0] == 2);
+}

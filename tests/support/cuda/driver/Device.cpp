@@ -37,6 +37,7 @@ constexpr ErrorText kErrors[] = {
     SMELT_ERROR(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered"),
     SMELT_ERROR(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address"),
     SMELT_ERROR(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"),
+    SMELT_ERROR(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch"),
     SMELT_ERROR(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
     SMELT_ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
     SMELT_ERROR(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,

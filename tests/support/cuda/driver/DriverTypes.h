@@ -39,6 +39,7 @@ enum CUresult : int {
   CUDA_ERROR_ILLEGAL_INSTRUCTION = 715,
   CUDA_ERROR_MISALIGNED_ADDRESS = 716,
   CUDA_ERROR_LAUNCH_FAILED = 719,
+  CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
@@ -124,12 +125,30 @@ enum CUgraphNodeType : int {
   CU_GRAPH_NODE_TYPE_EMPTY = 5,
 };
 
-/// Argument of cuLaunchKernelEx. Attributes (programmatic launch, clusters of one) change no result and are
-/// ignored.
+enum CUlaunchAttributeID : int {
+  CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
+  CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
+  CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+};
+struct CUlaunchAttribute {
+  CUlaunchAttributeID id;
+  char pad[4];
+  union {
+    char bytes[64];
+    int cooperative;
+    struct {
+      unsigned x, y, z;
+    } clusterDim;
+    int programmaticStreamSerializationAllowed;
+  } value;
+};
+
+/// Argument of cuLaunchKernelEx.
 struct CUlaunchConfig {
   unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
   CUstream hStream;
-  void *attrs;
+  const CUlaunchAttribute *attrs;
   unsigned numAttrs;
 };
 

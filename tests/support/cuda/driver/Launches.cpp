@@ -82,12 +82,67 @@ CUresult execute(Launch launch) {
   }
 }
 
+/// CTAs of the kernel that a multiprocessor holds at once.
+uint64_t residentCtas(const Program &program, uint64_t threads, size_t shared_bytes) {
+  const size_t shared = shared_bytes + program.static_shared + 1024;
+  const size_t warps = (threads + 31) / 32;
+  return std::min({(deviceIdentity().shared_optin + 1024) / shared, size_t(2048) / (warps * 32),
+                   size_t(65536) / (warps * 32 * program.registers_used), size_t(32)});
+}
+
+/// Success if the kernel can be launched so, or else why not is logged.
+CUresult checkMode(const Program &program, const Dim3 &grid, const Dim3 &block, uint32_t shared_bytes,
+                   LaunchMode mode) {
+  if (mode.programmatic && !program.waits_for_previous) {
+    logLine("launch of " + program.name +
+            " refused: it may start before the launch before it has ended, and has no griddepcontrol.wait");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!mode.cooperative) {
+    return CUDA_SUCCESS;
+  }
+  const uint64_t resident = residentCtas(program, block.count(), shared_bytes) *
+                            static_cast<uint64_t>(deviceIdentity().multiprocessors);
+  if (grid.count() > resident) {
+    logLine(format("launch of %s refused: %llu CTAs, of which %llu are resident at once",
+                   program.name.c_str(), static_cast<unsigned long long>(grid.count()),
+                   static_cast<unsigned long long>(resident)));
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  }
+  return CUDA_SUCCESS;
+}
+
+/// The attributes of a launch. False, logged, at one that is not emulated.
+bool readAttributes(const CUlaunchConfig &config, LaunchMode &mode) {
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute &attribute = config.attrs[i];
+    switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      continue;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      mode.cooperative = attribute.value.cooperative;
+      continue;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      mode.programmatic = attribute.value.programmaticStreamSerializationAllowed;
+      continue;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+      if (const auto &cluster = attribute.value.clusterDim; cluster.x * cluster.y * cluster.z == 1) {
+        continue;
+      }
+      break;
+    }
+    logLine(format("launch refused: attribute %d, or its value, is not emulated", attribute.id));
+    return false;
+  }
+  return true;
+}
+
 } // namespace
 
 namespace smelt::emu {
 
 CUresult launchKernel(CUfunction function, Dim3 grid, Dim3 block, uint32_t shared_bytes, CUstream stream,
-                      void **params, void **extra) {
+                      void **params, void **extra, LaunchMode mode) {
   SMELT_CUDA_ENTER
   if (!driver.functions.contains(function)) {
     return CUDA_ERROR_INVALID_HANDLE;
@@ -96,6 +151,9 @@ CUresult launchKernel(CUfunction function, Dim3 grid, Dim3 block, uint32_t share
   if (const std::string problem = launchProblem(program, grid, block, shared_bytes); !problem.empty()) {
     logLine("launch of " + program.name + " refused: " + problem);
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult refused = checkMode(program, grid, block, shared_bytes, mode); refused != CUDA_SUCCESS) {
+    return refused;
   }
   Launch launch;
   launch.program = &program;
@@ -124,14 +182,18 @@ SMELT_CUDA_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction function, unsign
                                                      unsigned block_z, unsigned shared_bytes, CUstream stream,
                                                      void **params) {
   return launchKernel(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, stream,
-                      params, nullptr);
+                      params, nullptr, {.cooperative = true});
 }
 
 SMELT_CUDA_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params,
                                             void **extra) {
+  LaunchMode mode;
+  if (!readAttributes(*config, mode)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   return launchKernel(function, {config->gridDimX, config->gridDimY, config->gridDimZ},
                       {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
-                      config->hStream, params, extra);
+                      config->hStream, params, extra, mode);
 }
 
 SMELT_CUDA_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function,
@@ -140,11 +202,6 @@ SMELT_CUDA_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *bloc
   if (!driver.functions.contains(function) || threads < 1 || threads > 1024) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const Program &program = function->program;
-  const size_t shared = shared_bytes + program.static_shared + 1024;
-  const size_t warps = (static_cast<size_t>(threads) + 31) / 32;
-  const size_t by_shared = (deviceIdentity().shared_optin + 1024) / shared;
-  *blocks = static_cast<int>(std::min({by_shared, size_t(2048) / (warps * 32),
-                                       size_t(65536) / (warps * 32 * program.registers_used), size_t(32)}));
+  *blocks = static_cast<int>(residentCtas(function->program, static_cast<uint64_t>(threads), shared_bytes));
   return CUDA_SUCCESS;
 }

@@ -121,7 +121,12 @@ public:
 /// Host address of a device range, or null if no allocation holds all of it.
 uint8_t *deviceRange(CUdeviceptr address, size_t bytes, bool write);
 
+/// What a launch asks for beside its shape.
+struct LaunchMode {
+  bool cooperative = false;  ///< all CTAs are resident at once
+  bool programmatic = false; ///< may start before the launch before it has ended
+};
 CUresult launchKernel(CUfunction function, Dim3 grid, Dim3 block, uint32_t shared_bytes, CUstream stream,
-                      void **params, void **extra);
+                      void **params, void **extra, LaunchMode mode = {});
 
 } // namespace smelt::emu

@@ -73,6 +73,17 @@ void decodeSleep(Decoding &d, Instr &in) {
 /// Hints and launch control that have no effect on results here.
 void decodeNothing(Decoding &d, Instr &in) { in.run = nothing; }
 
+/// A launch starts when the one before has ended, so neither form does anything.
+void decodeGriddepcontrol(Decoding &d, Instr &in) {
+  const int form = d.oneOf({"wait", "launch_dependents"});
+  if (form < 0) {
+    d.fail("malformed griddepcontrol");
+  }
+  d.done();
+  d.layout.program.waits_for_previous |= form == 0;
+  in.run = nothing;
+}
+
 void decodeSetmaxnreg(Decoding &d, Instr &in) {
   if (d.oneOf({"inc", "dec"}) < 0 || !d.take("sync") || !d.take("aligned") || !d.take("u32")) {
     d.fail("malformed setmaxnreg");
@@ -112,8 +123,8 @@ void addControl(DecodeTable &table) {
   table["trap"] = table["brkpt"] = decodeTrap;
   table["nanosleep"] = decodeSleep;
   table["setmaxnreg"] = decodeSetmaxnreg;
-  for (const char *hint :
-       {"prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "pmevent"}) {
+  table["griddepcontrol"] = decodeGriddepcontrol;
+  for (const char *hint : {"prefetch", "prefetchu", "discard", "applypriority", "pmevent"}) {
     table[hint] = decodeNothing;
   }
 }

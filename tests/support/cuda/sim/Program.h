@@ -106,6 +106,7 @@ struct Program {
   uint32_t local_bytes = 0;   ///< a thread
   std::array<uint32_t, 3> reqntid{0, 0, 0}, maxntid{0, 0, 0};
   uint32_t registers_used = 0; ///< 32-bit virtual registers, capped at 255; only to answer cuFuncGetAttribute
+  bool waits_for_previous = false; ///< has griddepcontrol.wait
   bool async_proxy = false;    ///< has wgmma or bulk copies: writes need a proxy fence before those
   uint32_t max_dynamic_shared = 48 * 1024; ///< set by cuFuncSetAttribute, less the static part
 
