@@ -18,7 +18,13 @@ struct Limits {
   double readBytesPerSecond = 0;
   double secondsPerGraphNode = 0;
 };
-Limits measureLimits(const std::string &device, uint64_t bytes, nlohmann::ordered_json &results);
+struct LimitOptions {
+  std::string device = "cuda";
+  uint64_t readBytes = uint64_t(4) << 30; // fewer than 2^34
+  uint32_t barrierRounds = 1000;          // of all blocks of a grid, in one launch
+};
+// 0 for what could not be measured; `problems` says why.
+Limits measureLimits(const LimitOptions &options, nlohmann::ordered_json &results);
 
 struct SpeedOptions {
   std::string device = "cuda";

@@ -13,8 +13,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-Limits measureLimits(const std::string &device, uint64_t bytes, nlohmann::ordered_json &results) {
-  Bench bench(device);
+Limits measureLimits(const LimitOptions &options, nlohmann::ordered_json &results) {
+  Bench bench(options.device);
   fmt::print("{}\n", bench.device->describe());
   results["gpu"] = {{"name", bench.device->name},
                     {"compute_capability", bench.device->computeCapability},
@@ -23,8 +23,18 @@ Limits measureLimits(const std::string &device, uint64_t bytes, nlohmann::ordere
                     {"driver", bench.device->api.version}};
   results["skipped"] = nlohmann::ordered_json::array();
   Limits limits;
-  limits.readBytesPerSecond = measureReads(bench, bytes, results);
-  limits.secondsPerGraphNode = measureGraphNodes(bench, results);
+  // One that cannot be measured does not hide the others.
+  auto part = [&](const char *what, const std::function<void()> &measure) {
+    try {
+      measure();
+    } catch (const std::exception &problem) {
+      fmt::print("  {}: {}\n", what, problem.what());
+      results["problems"].push_back({{"what", what}, {"problem", problem.what()}});
+    }
+  };
+  part("read rate", [&] { limits.readBytesPerSecond = measureReads(bench, options.readBytes, results); });
+  part("nodes of a graph", [&] { limits.secondsPerGraphNode = measureGraphNodes(bench, results); });
+  part("barrier of a grid", [&] { measureGridBarrier(bench, options.barrierRounds, results); });
   return limits;
 }
 

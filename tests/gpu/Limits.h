@@ -10,7 +10,12 @@ namespace smelt::gpu {
 // compute capability 9.0 on, bulk copies to shared memory (`bulk_reads`). `read_rate` says which.
 double measureReads(const Bench &bench, uint64_t bytes, nlohmann::ordered_json &results);
 
-// Seconds a node of a graph adds that does nothing.
+// Seconds a node of a graph adds that does nothing. `graph_nodes`: this, nodes that read what the one before
+// wrote, and both with programmatic edges, from compute capability 9.0 on.
 double measureGraphNodes(const Bench &bench, nlohmann::ordered_json &results);
+
+// How long all blocks of a grid wait for each other, one block a multiprocessor, so many rounds in a launch
+// (`grid_barriers`).
+void measureGridBarrier(const Bench &bench, uint32_t rounds, nlohmann::ordered_json &results);
 
 } // namespace smelt::gpu

@@ -22,12 +22,19 @@ if [ "$how" = built ]; then
 else
   run+=(--check "$build/bin/smelt-gpu-check")
 fi
-run+=(-- --batch 1,9,33 --prefill 40 --context 8 --steps 3 --read-mib 2)
+run+=(-- --batch 1,9,33 --prefill 40 --context 8 --steps 3 --read-mib 2 --barrier-rounds 4)
 
 "${run[@]}" | tee "$scratch/table"
-grep -q "^  read .* MiB by loads, 4 blocks a multiprocessor: .* GB/s" "$scratch/table"
+limits=("read .* MiB by loads, 4 blocks a multiprocessor: .* GB/s")
 for copies in "16 KiB, 14" "16 KiB, 7" "32 KiB, 7" "32 KiB, 3" "64 KiB, 3" "64 KiB, 1"; do
-  grep -q "^  read .* MiB by bulk copies of $copies in flight a block, .* GB/s" "$scratch/table"
+  limits+=("bulk copies of $copies in flight a block, .* GB/s")
+done
+for edges in ordinary programmatic; do
+  limits+=("a node of a graph, $edges edges, nothing: .* us" "a node of a graph, $edges edges, a number read .* us")
+done
+limits+=("a barrier of 3 blocks, nothing: .* us" "a barrier of 3 blocks, a number of every .* us")
+for limit in "${limits[@]}"; do
+  grep -q "^  $limit" "$scratch/table" || { echo "the table lacks: $limit" >&2; exit 1; }
 done
 grep -q "numbers: 4 of 4 cases right" "$scratch/table"
 grep -q "tokens in steps of 512  by cuBLASLt 13.0.0, .* ok" "$scratch/table"
@@ -40,6 +47,14 @@ if [ "$how" = built ]; then
   "$scratch/kit/build/bin/smelt-run" --help >/dev/null
   exit
 fi
+
+# What another GPU lacks is named, and nothing is in its place.
+SMELT_TEST_CUDA_SM=80 "$build/bin/smelt-gpu-check" --read-mib 1 --barrier-rounds 4 --json "$scratch/other.json" >/dev/null
+"$here/table.py" "$scratch/other.json" >"$scratch/table"
+grep -q "^  skipped: reading by bulk copies: they take compute capability 9.0" "$scratch/table"
+grep -q "^  skipped: nodes of a graph with programmatic edges: they take compute capability 9.0" "$scratch/table"
+[ "$(grep -c "^  skipped: " "$scratch/table")" = 2 ]
+! grep -q "GB/s.*bulk\|programmatic edges, n" "$scratch/table"
 
 # A reference that differs: the last byte of its last number.
 printf '\x7f' | dd of="$scratch/kit/numbers/tiny-looped/logits.npy" bs=1 conv=notrunc status=none \

@@ -22,20 +22,36 @@ def rows(results):
             ]
 
 
+def limits(results):
+    reads = results.get("read_rate")
+    if reads:
+        yield f"reads {reads['bytes_per_second'] * 1e-9:.0f} GB/s at most, by {reads['how']}"
+    for copies in results.get("bulk_reads") or []:
+        yield (f"bulk copies of {copies['copy_bytes'] >> 10} KiB, {copies['copies_in_flight']} in flight a block, "
+               f"{copies['blocks_per_multiprocessor']} blocks a multiprocessor: "
+               f"{copies['bytes_per_second'] * 1e-9:.0f} GB/s")
+    for node in results.get("graph_nodes") or []:
+        yield f"a node of a graph, {node['edges']} edges, {node['work']}: {node['seconds'] * 1e6:.2f} us"
+    for barrier in results.get("grid_barriers") or []:
+        yield f"a barrier of {barrier['blocks']} blocks, {barrier['work']}: {barrier['seconds'] * 1e6:.2f} us"
+    for skipped in results["skipped"]:
+        yield f"skipped: {skipped['what']}: {skipped['why']}"
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         results = json.load(file)
-    gpu, reads = results["gpu"], results["read_rate"]
-    print(f"{gpu['name']}, sm_{gpu['compute_capability']}, driver CUDA {gpu['driver'] // 1000}.{gpu['driver'] % 1000 // 10}: "
-          f"reads {reads['bytes_per_second'] * 1e-9:.0f} GB/s by {reads['how']}, {results['seconds_per_graph_node'] * 1e6:.2f} us a graph node")
+    gpu = results["gpu"]
+    print(f"{gpu['name']}, sm_{gpu['compute_capability']}, driver CUDA {gpu['driver'] // 1000}.{gpu['driver'] % 1000 // 10}")
+    for line in limits(results):
+        print("  " + line)
     numbers = results.get("numbers") or []
     wrong = [n for n in numbers if n["problem"]]
     print(f"numbers: {len(numbers) - len(wrong)} of {len(numbers)} cases right")
     for case in wrong:
         print(f"  WRONG {case['case']} in steps of {case['chunk']} by {case['gemm']}: {case['problem']}")
-    for skipped in results["skipped"]:
-        print(f"  skipped: {skipped['what']}: {skipped['why']}")
-    for problem in results.get("problems", []) + results.get("peer_problems", []):
+    problems = [f"{p['what']}: {p['problem']}" for p in results.get("problems", [])]
+    for problem in problems + results.get("peer_problems", []):
         print(f"  not measured: {problem}")
     table = [["model", "what", "products by", "ms", "tokens/s", "% of reads", "peer ms", "peer", "times faster"]] + list(rows(results))
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
