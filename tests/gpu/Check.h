@@ -18,10 +18,18 @@ struct Limits {
   double readBytesPerSecond = 0;
   double secondsPerGraphNode = 0;
 };
+// [rows, depth] times the transpose of [outputs, depth].
+struct ProductShape {
+  uint64_t rows = 0, outputs = 0, depth = 0;
+  std::string text() const;
+};
 struct LimitOptions {
   std::string device = "cuda";
   uint64_t readBytes = uint64_t(4) << 30; // fewer than 2^34
   uint32_t barrierRounds = 1000;          // of all blocks of a grid, in one launch
+  // Q, K and V in one, O, and the router of the 1.6B cell.
+  std::vector<ProductShape> products = {{64, 2272, 1848},   {64, 1848, 1512},   {64, 504, 1848},
+                                        {2048, 2272, 1848}, {2048, 1848, 1512}, {2048, 504, 1848}};
 };
 // 0 for what could not be measured; `problems` says why.
 Limits measureLimits(const LimitOptions &options, nlohmann::ordered_json &results);

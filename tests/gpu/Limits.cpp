@@ -35,6 +35,7 @@ Limits measureLimits(const LimitOptions &options, nlohmann::ordered_json &result
   part("read rate", [&] { limits.readBytesPerSecond = measureReads(bench, options.readBytes, results); });
   part("nodes of a graph", [&] { limits.secondsPerGraphNode = measureGraphNodes(bench, results); });
   part("barrier of a grid", [&] { measureGridBarrier(bench, options.barrierRounds, results); });
+  part("products", [&] { measureProducts(bench, options.products, results); });
   return limits;
 }
 

@@ -18,4 +18,9 @@ double measureGraphNodes(const Bench &bench, nlohmann::ordered_json &results);
 // (`grid_barriers`).
 void measureGridBarrier(const Bench &bench, uint32_t rounds, nlohmann::ordered_json &results);
 
+// How long cuBLASLt takes for products of bf16 matrices in this form, with pointers or rows aligned to 16 to
+// 2 bytes (`products`), weights from memory and not from a cache.
+void measureProducts(const Bench &bench, const std::vector<ProductShape> &shapes,
+                     nlohmann::ordered_json &results);
+
 } // namespace smelt::gpu

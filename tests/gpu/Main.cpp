@@ -4,9 +4,27 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <cinttypes>
+#include <cstdio>
 #include <fstream>
 
 using namespace smelt::gpu;
+
+namespace {
+
+// "64x2272x1848"
+ProductShape parseProduct(const std::string &text) {
+  ProductShape shape;
+  int end = 0;
+  if (std::sscanf(text.c_str(), "%" SCNu64 "x%" SCNu64 "x%" SCNu64 "%n", &shape.rows, &shape.outputs,
+                  &shape.depth, &end) != 3 ||
+      size_t(end) != text.size() || !shape.rows || !shape.outputs || !shape.depth) {
+    throw CLI::ValidationError("--products", text + " is not ROWSxOUTPUTSxDEPTH");
+  }
+  return shape;
+}
+
+} // namespace
 
 int main(int argc, char **argv) {
   CLI::App app("Checks compiled models on a GPU against references, and times them.");
@@ -25,6 +43,18 @@ int main(int argc, char **argv) {
   app.add_option("--barrier-rounds", limitOptions.barrierRounds, "Times that the blocks of a grid meet")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
+  app.add_option_function<std::vector<std::string>>(
+         "--products",
+         [&](const std::vector<std::string> &texts) {
+           limitOptions.products.clear();
+           for (const std::string &text : texts) {
+             limitOptions.products.push_back(parseProduct(text));
+           }
+         },
+         "Products that cuBLASLt is timed with, ROWSxOUTPUTSxDEPTH (default: those of the 1.6B cell for 64 "
+         "and "
+         "2048 rows)")
+      ->delimiter(',');
   app.add_option("--batch", options.batches, "Sequences decoded together")
       ->delimiter(',')
       ->capture_default_str();

@@ -22,7 +22,7 @@ if [ "$how" = built ]; then
 else
   run+=(--check "$build/bin/smelt-gpu-check")
 fi
-run+=(-- --batch 1,9,33 --prefill 40 --context 8 --steps 3 --read-mib 2 --barrier-rounds 4)
+run+=(-- --batch 1,9,33 --prefill 40 --context 8 --steps 3 --read-mib 2 --barrier-rounds 4 --products 33x40x24)
 
 "${run[@]}" | tee "$scratch/table"
 limits=("read .* MiB by loads, 4 blocks a multiprocessor: .* GB/s")
@@ -33,6 +33,12 @@ for edges in ordinary programmatic; do
   limits+=("a node of a graph, $edges edges, nothing: .* us" "a node of a graph, $edges edges, a number read .* us")
 done
 limits+=("a barrier of 3 blocks, nothing: .* us" "a barrier of 3 blocks, a number of every .* us")
+limits+=("cuBLASLt 33 x 40 x 24, all aligned to 16 bytes: .* us")
+for part in rows pointers; do
+  for bytes in 8 4 2; do
+    limits+=("cuBLASLt 33 x 40 x 24, $part aligned to $bytes bytes: .* us")
+  done
+done
 for limit in "${limits[@]}"; do
   grep -q "^  $limit" "$scratch/table" || { echo "the table lacks: $limit" >&2; exit 1; }
 done
@@ -49,11 +55,12 @@ if [ "$how" = built ]; then
 fi
 
 # What another GPU lacks is named, and nothing is in its place.
-SMELT_TEST_CUDA_SM=80 "$build/bin/smelt-gpu-check" --read-mib 1 --barrier-rounds 4 --json "$scratch/other.json" >/dev/null
+SMELT_TEST_CUDA_SM=80 SMELT_CUBLAS_LIBRARY= "$build/bin/smelt-gpu-check" --read-mib 1 --barrier-rounds 4 --json "$scratch/other.json" >/dev/null
 "$here/table.py" "$scratch/other.json" >"$scratch/table"
 grep -q "^  skipped: reading by bulk copies: they take compute capability 9.0" "$scratch/table"
 grep -q "^  skipped: nodes of a graph with programmatic edges: they take compute capability 9.0" "$scratch/table"
-[ "$(grep -c "^  skipped: " "$scratch/table")" = 2 ]
+grep -q "^  skipped: products by cuBLASLt: there is none" "$scratch/table"
+[ "$(grep -c "^  skipped: " "$scratch/table")" = 3 ]
 ! grep -q "GB/s.*bulk\|programmatic edges, n" "$scratch/table"
 
 # A reference that differs: the last byte of its last number.

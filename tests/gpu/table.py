@@ -34,6 +34,9 @@ def limits(results):
         yield f"a node of a graph, {node['edges']} edges, {node['work']}: {node['seconds'] * 1e6:.2f} us"
     for barrier in results.get("grid_barriers") or []:
         yield f"a barrier of {barrier['blocks']} blocks, {barrier['work']}: {barrier['seconds'] * 1e6:.2f} us"
+    for product in results.get("products") or []:
+        yield (f"cuBLASLt {product['rows']} x {product['outputs']} x {product['depth']}, {product['aligned']}: "
+               f"{product['seconds'] * 1e6:.2f} us")
     for skipped in results["skipped"]:
         yield f"skipped: {skipped['what']}: {skipped['why']}"
 
