@@ -31,11 +31,11 @@ bool isNumber(const std::string &text) {
 }
 
 // The numbers after "layers" and "experts" become placeholders.
-std::string patternOf(const std::string &name) {
+std::string patternOf(std::string_view name) {
   std::string pattern, previous;
   for (size_t begin = 0; begin <= name.size();) {
     size_t end = std::min(name.find('.', begin), name.size());
-    std::string part = name.substr(begin, end - begin);
+    std::string part(name.substr(begin, end - begin));
     std::string shown = part;
     if (isNumber(part) && (previous == "layers" || previous == "experts")) {
       shown = previous == "layers" ? "{layer}" : "{expert}";
@@ -54,9 +54,11 @@ std::vector<Family> familiesOf(const std::vector<runtime::WeightFile> &files) {
   for (const runtime::WeightFile &file : files) {
     for (const runtime::TensorEntry &tensor : file.header.tensors) {
       std::string pattern = patternOf(tensor.name);
-      auto [entry, added] = known.try_emplace({pattern, tensor.dtype, tensor.shape}, families.size());
+      std::string dtype(tensor.dtype);
+      std::vector<uint64_t> shape(tensor.shape.begin(), tensor.shape.end());
+      auto [entry, added] = known.try_emplace({pattern, dtype, shape}, families.size());
       if (added) {
-        families.push_back({pattern, tensor.dtype, tensor.shape, 0, 0});
+        families.push_back({pattern, dtype, shape, 0, 0});
       }
       Family &family = families[entry->second];
       ++family.tensors;

@@ -58,7 +58,7 @@ public:
       return opened.takeStatus();
     }
     files = std::move(*opened);
-    std::map<std::string, const WeightFile *> owner;
+    std::map<std::string_view, const WeightFile *> owner;
     for (const WeightFile &file : files) {
       bytes += file.file.bytes().size();
       for (const TensorEntry &entry : file.header.tensors) {
@@ -72,8 +72,7 @@ public:
     }
     dropTiedHead();
     // However the input is cut into files, the output is the same.
-    std::ranges::sort(sources, {},
-                      [](const Source &source) -> const std::string & { return source.entry->name; });
+    std::ranges::sort(sources, {}, [](const Source &source) { return source.entry->name; });
     return verdict();
   }
 
@@ -122,7 +121,7 @@ private:
       return;
     }
     const TensorEntry &a = *head->entry, &b = *embedding->entry;
-    if (a.dtype == b.dtype && a.shape == b.shape &&
+    if (a.dtype == b.dtype && a.hasShape(b.shape) &&
         std::memcmp(head->data, embedding->data, a.end - a.begin) == 0) {
       sources.erase(head);
     }
@@ -151,7 +150,7 @@ std::vector<PlacedTensor> outputTensors(const std::vector<Source> &sources) {
     std::vector<int64_t> shape(source.entry->shape.begin(), source.entry->shape.end());
     uint64_t elements = source.rows() * source.columns();
     if (!source.quantized) {
-      tensors.push_back({.name = source.entry->name,
+      tensors.push_back({.name = std::string(source.entry->name),
                          .dtype = "BF16",
                          .shape = shape,
                          .bytes = 2 * elements,
@@ -159,9 +158,12 @@ std::vector<PlacedTensor> outputTensors(const std::vector<Source> &sources) {
       continue;
     }
     auto blocks = quantBlocks(source.columns());
-    tensors.push_back(
-        {.name = source.entry->name, .dtype = "I8", .shape = shape, .bytes = elements, .item = 2 * i});
-    tensors.push_back({.name = source.entry->name + scale_suffix,
+    tensors.push_back({.name = std::string(source.entry->name),
+                       .dtype = "I8",
+                       .shape = shape,
+                       .bytes = elements,
+                       .item = 2 * i});
+    tensors.push_back({.name = std::string(source.entry->name) + scale_suffix,
                        .dtype = "BF16",
                        .shape = {shape[0], static_cast<int64_t>(blocks)},
                        .bytes = 2 * source.rows() * blocks,

@@ -1,14 +1,13 @@
 #include "runtime/src/SafeTensors.h"
 
+#include "runtime/src/JsonReader.h"
 #include "runtime/src/Text.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
-#include <unordered_set>
+#include <tuple>
 
 namespace smelt::runtime {
 namespace {
@@ -17,176 +16,254 @@ namespace {
 constexpr uint64_t maxHeaderSize = 100'000'000;
 constexpr size_t maxRank = 16;
 
-// Builds the entries while the JSON is read, so that a header of 100,000 tensors is never held as a tree,
-// deep nesting stops at once, and doubled names are seen. nlohmann's SAX interface: false stops.
+// Builds the entries while the JSON is read, so that a header of 100,000 tensors is never held as a tree, and
+// names that are there twice are seen. The first thing that is no JSON, or no header, ends it.
 class HeaderReader {
 public:
-  HeaderReader(SafeTensorsHeader &header, ProblemList &problems) : header(header), problems(problems) {}
+  HeaderReader(std::string_view json, SafeTensorsHeader &header, ProblemList &problems)
+      : json(json, header.decoded), length(json.size()), header(header), problems(problems) {}
 
-  bool null() { return unexpected("null"); }
-  bool boolean(bool) { return unexpected("a boolean"); }
-  bool number_integer(int64_t value) { return unexpected(std::to_string(value)); }
-  bool number_float(double, const std::string &text) { return unexpected(text); }
-  bool binary(std::vector<uint8_t> &) { return unexpected("binary data"); }
-
-  bool number_unsigned(uint64_t value) {
-    if (where != Where::shape && where != Where::offsets) {
-      return unexpected(std::to_string(value));
+  // Whether all of it could be read; doubled names are problems, but no reason to stop.
+  bool read() {
+    bool whole = readTop();
+    if (json.failed()) {
+      problems.add(fmt::format("the header is not valid JSON at byte {}", json.position() + 8));
     }
-    std::vector<uint64_t> &list = where == Where::shape ? entry.shape : offsets;
-    if (list.size() == maxRank) {
-      return stop(
-          fmt::format("tensor '{}' has a list of more than {} numbers", printable(entry.name), maxRank));
-    }
-    list.push_back(value);
-    return true;
-  }
-
-  bool string(std::string &text) {
-    if (where == Where::metadata) {
-      header.metadata[field] = text;
-      return true;
-    }
-    if (where == Where::tensor && field == "dtype") {
-      entry.dtype = text;
-      return true;
-    }
-    return unexpected("a string");
-  }
-
-  bool start_object(size_t) {
-    if (where == Where::start) {
-      where = Where::top;
-      return true;
-    }
-    if (where != Where::top) {
-      return unexpected("an object");
-    }
-    if (field == "__metadata__") {
-      where = Where::metadata;
-      return true;
-    }
-    where = Where::tensor;
-    seen = 0;
-    offsets.clear();
-    entry = {};
-    entry.name = field;
-    return true;
-  }
-
-  bool key(std::string &name) {
-    field = name;
-    if (where == Where::top) {
-      if (!names.insert(name).second) {
-        problems.add(fmt::format("'{}' is there twice", printable(name)));
-      }
-      return true;
-    }
-    if (where == Where::tensor) {
-      int bit = name == "dtype" ? 1 : name == "shape" ? 2 : name == "data_offsets" ? 4 : 0;
-      if (bit == 0 || (seen & bit)) {
-        return stop(fmt::format("tensor '{}' has {} field '{}'", printable(entry.name),
-                                bit ? "a second" : "an unknown", printable(name)));
-      }
-      seen |= bit;
-    }
-    return true;
-  }
-
-  bool end_object() {
-    if (where == Where::tensor) {
-      if (seen != 7 || offsets.size() != 2) {
-        return stop(
-            fmt::format("tensor '{}' needs dtype, shape and two data_offsets", printable(entry.name)));
-      }
-      entry.begin = offsets[0];
-      entry.end = offsets[1];
-      header.tensors.push_back(std::move(entry));
-    }
-    where = where == Where::top ? Where::end : Where::top;
-    return true;
-  }
-
-  bool start_array(size_t) {
-    if (where == Where::tensor && (field == "shape" || field == "data_offsets")) {
-      where = field == "shape" ? Where::shape : Where::offsets;
-      return true;
-    }
-    return unexpected("a list");
-  }
-
-  bool end_array() {
-    where = Where::tensor;
-    return true;
-  }
-
-  bool parse_error(size_t position, const std::string &, const nlohmann::detail::exception &) {
-    return stop(fmt::format("the header is not valid JSON at byte {}", position + 8));
+    return whole;
   }
 
 private:
-  enum class Where { start, top, tensor, metadata, shape, offsets, end };
+  using Kind = JsonReader::Kind;
 
+  bool readTop() {
+    Kind kind = json.next();
+    if (kind != Kind::object) {
+      return kind != Kind::invalid && stop("the header is not a JSON object");
+    }
+    json.enter();
+    reserve();
+    for (bool first = true; json.more('}', first);) {
+      std::string_view name;
+      if (!json.key(name) || !(name == "__metadata__" ? readMetadata() : readTensor(name))) {
+        return false;
+      }
+    }
+    placeShapes();
+    return json.finish();
+  }
+
+  // A tensor takes 100 bytes of text or more.
+  void reserve() {
+    size_t tensors = length / 100;
+    header.tensors.reserve(tensors);
+    header.names.reserve(tensors);
+    header.dims.reserve(2 * tensors);
+    ranks.reserve(tensors);
+  }
+
+  bool readMetadata() {
+    if (hasMetadata) {
+      problems.add("'__metadata__' is there twice");
+    }
+    hasMetadata = true;
+    if (json.next() != Kind::object) {
+      return unexpected("__metadata__");
+    }
+    json.enter();
+    for (bool first = true; json.more('}', first);) {
+      std::string_view name, value;
+      if (!json.key(name)) {
+        return false;
+      }
+      if (json.next() != Kind::string) {
+        return unexpected(fmt::format("__metadata__.{}", name));
+      }
+      if (!json.string(value)) {
+        return false;
+      }
+      header.metadata[std::string(name)] = value;
+    }
+    return !json.failed();
+  }
+
+  bool readTensor(std::string_view name) {
+    if (!header.names.insert(name).second) {
+      problems.add(fmt::format("'{}' is there twice", printable(name)));
+    }
+    if (json.next() != Kind::object) {
+      return unexpected(name);
+    }
+    json.enter();
+    TensorEntry entry;
+    entry.name = name;
+    int seen = 0;
+    size_t rank = 0;
+    for (bool first = true; json.more('}', first);) {
+      std::string_view field;
+      if (!json.key(field)) {
+        return false;
+      }
+      int bit = field == "dtype" ? 1 : field == "shape" ? 2 : field == "data_offsets" ? 4 : 0;
+      if (bit == 0 || (seen & bit)) {
+        return stop(fmt::format("tensor '{}' has {} field '{}'", printable(name),
+                                bit ? "a second" : "an unknown", printable(field)));
+      }
+      seen |= bit;
+      if (!(bit == 1 ? readType(entry) : bit == 2 ? readShape(name, rank) : readOffsets(entry))) {
+        return false;
+      }
+    }
+    if (json.failed()) {
+      return false;
+    }
+    if (seen != 7) {
+      return stop(fmt::format("tensor '{}' needs dtype, shape and two data_offsets", printable(name)));
+    }
+    ranks.push_back(uint8_t(rank));
+    header.tensors.push_back(entry);
+    return true;
+  }
+
+  bool readType(TensorEntry &entry) {
+    return json.next() == Kind::string ? json.string(entry.dtype)
+                                       : unexpected(fmt::format("{}.dtype", entry.name));
+  }
+
+  bool readShape(std::string_view name, size_t &rank) {
+    uint64_t dim;
+    if (json.next() != Kind::list) {
+      return unexpected(fmt::format("{}.shape", name));
+    }
+    json.enter();
+    for (bool first = true; json.more(']', first); ++rank) {
+      if (!readNumber(name, "shape", dim)) {
+        return false;
+      }
+      if (rank == maxRank) {
+        return stop(fmt::format("tensor '{}' has a shape of more than {} numbers", printable(name), maxRank));
+      }
+      header.dims.push_back(dim);
+    }
+    return !json.failed();
+  }
+
+  bool readOffsets(TensorEntry &entry) {
+    uint64_t offsets[2];
+    size_t count = 0;
+    if (json.next() != Kind::list) {
+      return unexpected(fmt::format("{}.data_offsets", entry.name));
+    }
+    json.enter();
+    for (bool first = true; json.more(']', first); ++count) {
+      uint64_t value;
+      if (!readNumber(entry.name, "data_offsets", value)) {
+        return false;
+      }
+      if (count < std::size(offsets)) {
+        offsets[count] = value;
+      }
+    }
+    if (json.failed()) {
+      return false;
+    }
+    if (count != std::size(offsets)) {
+      return stop(fmt::format("tensor '{}' needs dtype, shape and two data_offsets", printable(entry.name)));
+    }
+    entry.begin = offsets[0];
+    entry.end = offsets[1];
+    return true;
+  }
+
+  // A whole number of 64 bits.
+  bool readNumber(std::string_view name, const char *field, uint64_t &value) {
+    return json.whole(value) || unexpected(fmt::format("{}.{}", name, field));
+  }
+
+  // What comes next is JSON perhaps, but nothing that belongs here.
+  bool unexpected(std::string_view where) {
+    std::string_view text;
+    switch (json.next()) {
+    case Kind::object:
+      return unexpected(where, "an object");
+    case Kind::list:
+      return unexpected(where, "a list");
+    case Kind::string:
+      return unexpected(where, "a string");
+    case Kind::number:
+      return json.number(text) && unexpected(where, text);
+    case Kind::boolean:
+    case Kind::null:
+      return json.literal(text) && unexpected(where, text);
+    case Kind::invalid:
+      break;
+    }
+    return false;
+  }
+  bool unexpected(std::string_view where, std::string_view what) {
+    return stop(fmt::format("unexpected {} at '{}'", printable(what), printable(where)));
+  }
   bool stop(std::string what) {
     problems.add(std::move(what));
     return false;
   }
-  bool unexpected(const std::string &what) {
-    return stop(where == Where::start ? "the header is not a JSON object"
-                                      : fmt::format("unexpected {} at '{}{}{}'", printable(what),
-                                                    where == Where::top ? "" : printable(entry.name),
-                                                    where == Where::top ? "" : ".", printable(field)));
+
+  // Now that the list of dims does not grow any more.
+  void placeShapes() {
+    size_t next = 0;
+    for (size_t i = 0; i < header.tensors.size(); ++i) {
+      header.tensors[i].shape = std::span(header.dims).subspan(next, ranks[i]);
+      next += ranks[i];
+    }
   }
 
+  JsonReader json;
+  size_t length;
   SafeTensorsHeader &header;
   ProblemList &problems;
-  Where where = Where::start;
-  std::string field;
-  TensorEntry entry;
-  std::vector<uint64_t> offsets;
-  std::unordered_set<std::string> names;
-  int seen = 0;
+  std::vector<uint8_t> ranks; // by tensor
+  bool hasMetadata = false;
 };
 
 // Checks offsets, which are still relative to the data, against the data's size and the tensor's own size.
 void checkEntry(const TensorEntry &entry, uint64_t dataSize, ProblemList &problems) {
-  std::string name = printable(entry.name);
+  auto name = [&] { return printable(entry.name); };
   if (entry.begin > entry.end || entry.end > dataSize) {
-    return problems.add(fmt::format("tensor '{}' is at bytes [{}, {}) of {} bytes of data", name, entry.begin,
-                                    entry.end, dataSize));
+    return problems.add(fmt::format("tensor '{}' is at bytes [{}, {}) of {} bytes of data", name(),
+                                    entry.begin, entry.end, dataSize));
   }
   uint64_t bytes = safeTensorsElementSize(entry.dtype);
   if (bytes == 0) {
-    return problems.add(fmt::format("tensor '{}' has the unknown dtype '{}'", name, printable(entry.dtype)));
+    return problems.add(
+        fmt::format("tensor '{}' has the unknown dtype '{}'", name(), printable(entry.dtype)));
   }
   for (uint64_t dim : entry.shape) {
     if (__builtin_mul_overflow(bytes, dim, &bytes)) {
       return problems.add(
-          fmt::format("tensor '{}' has the shape {}, too large", name, formatShape(entry.shape)));
+          fmt::format("tensor '{}' has the shape {}, too large", name(), formatShape(entry.shape)));
     }
   }
   if (bytes != entry.end - entry.begin) {
-    problems.add(fmt::format("tensor '{}' of {} {} needs {} bytes, has {}", name, entry.dtype,
+    problems.add(fmt::format("tensor '{}' of {} {} needs {} bytes, has {}", name(), entry.dtype,
                              formatShape(entry.shape), bytes, entry.end - entry.begin));
   }
 }
 
 void checkCoverage(const SafeTensorsHeader &header, uint64_t dataSize, ProblemList &problems) {
-  std::vector<const TensorEntry *> order;
+  using Place = std::tuple<uint64_t, uint64_t, uint32_t>; // begin, end, index
+  std::vector<Place> order;
+  order.reserve(header.tensors.size());
   for (const TensorEntry &entry : header.tensors) {
-    order.push_back(&entry);
+    order.emplace_back(entry.begin, entry.end, uint32_t(order.size()));
   }
-  std::sort(order.begin(), order.end(), [](const TensorEntry *a, const TensorEntry *b) {
-    return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);
-  });
+  std::sort(order.begin(), order.end());
   uint64_t end = 0;
-  for (const TensorEntry *entry : order) {
-    if (entry->begin != end) {
+  for (const auto &[begin, entryEnd, index] : order) {
+    if (begin != end) {
       problems.add(fmt::format("tensor '{}' starts at byte {} of the data, the one before it ends at {}: {}",
-                               printable(entry->name), entry->begin, end,
-                               entry->begin < end ? "they overlap" : "there is a hole"));
+                               printable(header.tensors[index].name), begin, end,
+                               begin < end ? "they overlap" : "there is a hole"));
     }
-    end = std::max(end, entry->end);
+    end = std::max(end, entryEnd);
   }
   if (end != dataSize) {
     problems.add(fmt::format("the tensors end at byte {} of {} bytes of data", end, dataSize));
@@ -195,9 +272,9 @@ void checkCoverage(const SafeTensorsHeader &header, uint64_t dataSize, ProblemLi
 
 } // namespace
 
-uint64_t safeTensorsElementSize(const std::string &dtype) {
+uint64_t safeTensorsElementSize(std::string_view dtype) {
   static constexpr struct {
-    const char *name;
+    std::string_view name;
     uint64_t size;
   } sizes[] = {{"F32", 4}, {"BF16", 2}, {"F16", 2},  {"F64", 8},     {"I64", 8},
                {"I32", 4}, {"I16", 2},  {"I8", 1},   {"U8", 1},      {"U16", 2},
@@ -228,8 +305,7 @@ Result<SafeTensorsHeader> parseSafeTensors(const std::string &name, std::span<co
   ProblemList problems;
   header.dataStart = sizeof length + length;
   const char *json = reinterpret_cast<const char *>(bytes.data()) + sizeof length;
-  HeaderReader reader(header, problems);
-  bool parsed = nlohmann::json::sax_parse(json, json + length, &reader);
+  bool parsed = HeaderReader({json, length}, header, problems).read();
   if (parsed && problems.empty()) {
     for (const TensorEntry &entry : header.tensors) {
       checkEntry(entry, rest - length, problems);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
 
 namespace smelt::runtime {
@@ -47,19 +49,29 @@ std::string errnoText(int error) {
 
 std::string expandName(std::string_view pattern, uint64_t layer, uint64_t expert) {
   std::string out;
-  for (size_t i = 0; i < pattern.size();) {
-    std::string_view rest = pattern.substr(i);
-    if (rest.starts_with("{layer}")) {
-      out += std::to_string(layer);
-      i += 7;
-    } else if (rest.starts_with("{expert}")) {
-      out += std::to_string(expert);
-      i += 8;
-    } else {
-      out += pattern[i++];
-    }
-  }
+  expandName(pattern, layer, expert, out);
   return out;
+}
+
+void expandName(std::string_view pattern, uint64_t layer, uint64_t expert, std::string &out) {
+  out.clear();
+  while (true) {
+    size_t plain = std::min(pattern.find('{'), pattern.size());
+    out.append(pattern.substr(0, plain));
+    pattern.remove_prefix(plain);
+    if (pattern.empty()) {
+      return;
+    }
+    bool isLayer = pattern.starts_with("{layer}"), isExpert = pattern.starts_with("{expert}");
+    if (isLayer || isExpert) {
+      char digits[20];
+      auto [end, error] = std::to_chars(digits, std::end(digits), isLayer ? layer : expert);
+      out.append(digits, end);
+    } else {
+      out += '{';
+    }
+    pattern.remove_prefix(isLayer ? 7 : isExpert ? 8 : 1);
+  }
 }
 
 void ProblemList::add(std::string line) {

@@ -19,6 +19,8 @@ std::string printable(std::string_view text);
 std::string errnoText(int error);
 // `pattern` with "{layer}" and "{expert}" replaced.
 std::string expandName(std::string_view pattern, uint64_t layer, uint64_t expert);
+// The same into `out`, whose memory is used again.
+void expandName(std::string_view pattern, uint64_t layer, uint64_t expert, std::string &out);
 
 // Collects problems so that all are reported at once; past a limit they are only counted.
 class ProblemList {

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <unordered_map>
 #include <unordered_set>
 
 #ifndef MADV_POPULATE_READ
@@ -80,19 +79,26 @@ private:
     const WeightFile *file = nullptr;
     const TensorEntry *entry = nullptr;
     bool used = false;
+
+    const std::byte *data() const { return file->file.bytes().data() + entry->begin; }
   };
 
-  static const std::byte *data(const Found &found) {
-    return found.file->file.bytes().data() + found.entry->begin;
-  }
-
   void indexFiles() {
+    size_t count = 0;
     for (const WeightFile &file : bound.files) {
-      for (const TensorEntry &entry : file.header.tensors) {
-        auto [place, isNew] = tensors.try_emplace(entry.name, Found{&file, &entry});
-        if (!isNew) {
+      count += file.header.tensors.size();
+    }
+    names.reserve(count);
+    tensors.reserve(count);
+    for (const WeightFile &file : bound.files) {
+      for (uint32_t i = 0; i < file.header.tensors.size(); ++i) {
+        const TensorEntry &entry = file.header.tensors[i];
+        auto [number, isNew] = names.insert(entry.name, file.header.names.hash(i));
+        if (isNew) {
+          tensors.push_back({&file, &entry});
+        } else {
           twice.list.add(fmt::format("'{}' in {} and {}", printable(entry.name),
-                                     place->second.file->file.path(), file.file.path()));
+                                     tensors[number].file->file.path(), file.file.path()));
         }
       }
     }
@@ -104,24 +110,25 @@ private:
     std::vector<const void *> &pointers = bound.pointers.emplace_back();
     std::vector<QuantSource> &sources = bound.sources.emplace_back();
     pointers.reserve(size_t(layers) * experts);
+    sources.reserve(weight.dtype() == DType::i8 ? pointers.capacity() : 0);
     std::string_view pattern = weight.name()->string_view();
     for (uint32_t layer = 0; layer < layers; ++layer) {
       for (uint32_t expert = 0; expert < experts; ++expert) {
-        std::string name = expandName(pattern, uint64_t(weight.first_layer()) + layer, expert);
-        const Found *found = find(weight, name);
-        pointers.push_back(found ? data(*found) : nullptr);
+        expandName(pattern, uint64_t(weight.first_layer()) + layer, expert, name);
+        const Found *found = find(weight);
+        pointers.push_back(found ? found->data() : nullptr);
         if (found && weight.dtype() == DType::i8) {
-          sources.push_back(quantSource(weight, name, *found));
+          sources.push_back(quantSource(weight, *found));
         }
       }
     }
     bound.totalBytes += tensorBytes(weight) * layers * experts;
   }
 
-  // Null, and reported, when there is no such tensor.
-  const Found *find(const Weight &weight, const std::string &name) {
+  // The tensor of this name. Null, and reported, when there is none.
+  const Found *find(const Weight &weight) {
     std::span<const uint64_t> shape(weight.shape()->data(), weight.shape()->size());
-    const Found *found = look(name, fileDType(weight.dtype()), shape);
+    const Found *found = look(fileDType(weight.dtype()), shape);
     if (!found) {
       return nullptr;
     }
@@ -137,16 +144,16 @@ private:
     return found;
   }
 
-  const Found *look(const std::string &name, const char *type, std::span<const uint64_t> shape) {
-    auto place = tensors.find(name);
-    if (place == tensors.end()) {
+  const Found *look(const char *type, std::span<const uint64_t> shape) {
+    std::optional<uint32_t> number = names.find(name);
+    if (!number) {
       missing.list.add(fmt::format("'{}' {} {}", printable(name), type, formatShape(shape)));
       return nullptr;
     }
-    Found &found = place->second;
+    Found &found = tensors[*number];
     found.used = true;
     const TensorEntry &entry = *found.entry;
-    if (!std::equal(shape.begin(), shape.end(), entry.shape.begin(), entry.shape.end())) {
+    if (!entry.hasShape(shape)) {
       this->shape.list.add(fmt::format("'{}' is {}, the model wants {}", printable(name),
                                        formatShape(entry.shape), formatShape(shape)));
     }
@@ -166,56 +173,54 @@ private:
     if (!kept || stored != DType::f32) {
       return false;
     }
-    toRound.insert(data(found));
+    toRound.insert(found.data());
     return true;
   }
 
-  QuantSource quantSource(const Weight &weight, const std::string &name, const Found &found) {
+  QuantSource quantSource(const Weight &weight, const Found &found) {
     QuantSource source{weightType(found.entry->dtype).value_or(DType::i8)};
     if (source.stored != DType::i8) {
       ++bound.unquantizedTensors;
       return source;
     }
     const uint64_t shape[] = {weight.shape()->Get(0), quantBlocks(weight.shape()->Get(1))};
-    const Found *scales = look(name + "_scale", "BF16", shape);
+    name += "_scale";
+    const Found *scales = look("BF16", shape);
     if (scales && scales->entry->dtype != "BF16") {
-      dtype.list.add(
-          fmt::format("'{}_scale' is {}, the model wants BF16", printable(name), scales->entry->dtype));
+      dtype.list.add(fmt::format("'{}' is {}, the model wants BF16", printable(name), scales->entry->dtype));
     }
-    source.scales = scales ? data(*scales) : nullptr;
+    source.scales = scales ? scales->data() : nullptr;
     return source;
   }
 
   static void adviseWillNeed(const Found &found) {
-    auto begin = reinterpret_cast<uintptr_t>(data(found)) & ~(pageSize() - 1);
+    auto begin = reinterpret_cast<uintptr_t>(found.data()) & ~(pageSize() - 1);
     auto end = reinterpret_cast<uintptr_t>(found.file->file.bytes().data() + found.entry->end);
     madvise(reinterpret_cast<void *>(begin), end - begin, MADV_WILLNEED);
   }
 
   // Whether an unclaimed tensor is the doubled embedding of a tied model.
-  bool isTiedHead(const std::string &name, const Found &found) {
-    auto embedding = tensors.find(std::string(embeddingName));
-    if (name != headName || embedding == tensors.end() || !embedding->second.used) {
+  bool isTiedHead(const Found &found) {
+    std::optional<uint32_t> embedding = names.find(embeddingName);
+    if (found.entry->name != headName || !embedding || !tensors[*embedding].used) {
       return false;
     }
-    const TensorEntry &a = *found.entry, &b = *embedding->second.entry;
-    return a.dtype == b.dtype && a.shape == b.shape &&
-           std::memcmp(data(found), data(embedding->second), a.end - a.begin) == 0;
+    const TensorEntry &a = *found.entry, &b = *tensors[*embedding].entry;
+    return a.dtype == b.dtype && a.hasShape(b.shape) &&
+           std::memcmp(found.data(), tensors[*embedding].data(), a.end - a.begin) == 0;
   }
 
   void reportExtra() {
-    for (const WeightFile &file : bound.files) { // in file order, so that the message is stable
-      for (const TensorEntry &entry : file.header.tensors) {
-        const Found &found = tensors.at(entry.name);
-        if (found.used || found.entry != &entry || isTiedHead(entry.name, found)) {
-          continue;
-        }
-        extra.list.add(
-            fmt::format("'{}' {} {}{}", printable(entry.name), entry.dtype, formatShape(entry.shape),
-                        entry.name == headName ? ", which differs from the embedding; set tie_embeddings "
-                                                 "= false if the model has a head of its own"
-                                               : ""));
+    for (const Found &found : tensors) {
+      if (found.used || isTiedHead(found)) {
+        continue;
       }
+      const TensorEntry &entry = *found.entry;
+      extra.list.add(fmt::format("'{}' {} {}{}", printable(entry.name), entry.dtype, formatShape(entry.shape),
+                                 entry.name == headName
+                                     ? ", which differs from the embedding; set tie_embeddings "
+                                       "= false if the model has a head of its own"
+                                     : ""));
     }
   }
 
@@ -295,9 +300,11 @@ private:
 
   BoundWeights &bound;
   const Manifest &manifest;
-  std::unordered_map<std::string, Found> tensors;
+  NameTable names;
+  std::vector<Found> tensors; // by number of the name: in file order, so that messages are stable
+  std::string name;           // of the tensor at hand
   std::unordered_set<const void *> toRound; // f32 tensors of bf16 weights
-  std::string offered;                      // the dtype of the first tensor of a wrong one
+  std::string_view offered;                 // the dtype of the first tensor of a wrong one
   Mismatches missing{"missing"}, extra{"extra"}, twice{"in two files"}, dtype{"dtype"}, shape{"shape"};
 };
 

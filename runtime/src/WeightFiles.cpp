@@ -101,7 +101,7 @@ private:
     if (!map.ok()) {
       return report(map.takeStatus());
     }
-    std::map<std::string, std::set<std::string>> byShard;
+    std::map<std::string, std::set<std::string, std::less<>>> byShard;
     for (const auto &[name, shard] : *map) {
       byShard[shard].insert(name);
     }
@@ -111,16 +111,15 @@ private:
       if (index < 0) {
         continue;
       }
-      std::set<std::string> held;
-      for (const TensorEntry &entry : files[size_t(index)].header.tensors) {
-        held.insert(entry.name);
+      const SafeTensorsHeader &header = files[size_t(index)].header;
+      for (const TensorEntry &entry : header.tensors) {
         if (!names.contains(entry.name)) {
           problems.add(
               fmt::format("'{}' is in {}, which the index does not say", printable(entry.name), shard));
         }
       }
       for (const std::string &name : names) {
-        if (!held.contains(name)) {
+        if (!header.names.find(name)) {
           problems.add(fmt::format("'{}' should be in {}, but is not", printable(name), shard));
         }
       }

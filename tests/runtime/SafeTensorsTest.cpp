@@ -41,10 +41,26 @@ TEST_CASE("A safetensors header is read") {
   REQUIRE(header.ok());
   REQUIRE(header->tensors.size() == 3);
   CHECK(header->metadata.at("format") == "pt");
-  CHECK(header->tensors[0].shape == std::vector<uint64_t>{2, 3});
+  CHECK(header->tensors[0].hasShape(std::vector<uint64_t>{2, 3}));
   CHECK(header->tensors[0].begin == header->dataStart);
   CHECK(header->tensors[1].dtype == "BF16");
   CHECK(header->tensors[1].end == header->dataStart + 26);
+}
+
+TEST_CASE("Names may be escaped in the file") {
+  std::string escaped = tensor("\\u0061\\/\\u00e9", "F32", "1", "0,4"),
+              plain = tensor("b", "F3\\u0032", "1", "4,8");
+  std::string bytes = file("{" + escaped + "," + plain + "}", 8);
+  Result<SafeTensorsHeader> parsed = parseSafeTensors("w", std::as_bytes(std::span(bytes)));
+  REQUIRE(parsed.ok());
+  SafeTensorsHeader header = std::move(*parsed); // as it is when a file joins others
+  CHECK(header.tensors[0].name == "a/\xc3\xa9");
+  CHECK(header.tensors[1].dtype == "F32");
+  CHECK(header.names.find("a/\xc3\xa9") == 0u);
+  CHECK(header.names.find("b") == 1u);
+  CHECK(header.tensors[1].hasShape(std::vector<uint64_t>{1}));
+  CHECK_THAT(refusal(file("{" + escaped + "," + tensor("a/\xc3\xa9", "F32", "1", "4,8") + "}", 8)),
+             Contains("'a/\xc3\xa9' is there twice"));
 }
 
 TEST_CASE("A malformed safetensors file is refused") {
@@ -65,7 +81,15 @@ TEST_CASE("A malformed safetensors file is refused") {
   CHECK_THAT(refusal(file("{\"a\":{\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}")),
              Contains("more than 16 numbers"));
   CHECK_THAT(refusal(file("{" + std::string(100000, '['))), Contains("not valid JSON"));
-  CHECK_THAT(refusal(file("{} x")), Contains("not valid JSON"));
+  CHECK_THAT(refusal(file("{\"a\":{\"shape\":[18446744073709551616]}}")),
+             Contains("unexpected 18446744073709551616 at 'a.shape'"));
+  CHECK_THAT(refusal(file("{\"a\":{\"dtype\":null}}")), Contains("unexpected null at 'a.dtype'"));
+  CHECK_THAT(refusal(file("{\"a\":{\"data_offsets\":[0,1,2]}}")), Contains("needs dtype, shape and two"));
+  CHECK_THAT(refusal(file("{\"__metadata__\":[]}")), Contains("unexpected a list at '__metadata__'"));
+  CHECK_THAT(refusal(file("{\"__metadata__\":{\"a\":{}}}")), Contains("an object at '__metadata__.a'"));
+  CHECK_THAT(refusal(file("{\"__metadata__\":{},\"__metadata__\":{}}")), Contains("is there twice"));
+  CHECK_THAT(refusal(file("{\"a\":{\"shape\":[1}}")), Contains("not valid JSON at byte 24"));
+  CHECK_THAT(refusal(file("{} x")), Contains("not valid JSON at byte 11"));
   CHECK_THAT(refusal(file("{\"\xff\":{}}")), Contains("not valid JSON"));
 }
 
