@@ -49,8 +49,9 @@ public:
             {{"f32", mlir::smelt::DType::f32}, {"bf16", mlir::smelt::DType::bf16}}))
         ->type_name("f32|bf16");
     app.add_option("--isa", isa_names,
-                   "Instruction sets to carry code for, comma separated (default: all of " +
-                       fmt::format("{}", fmt::join(knownIsas(), ", ")) + ")")
+                   "Instruction sets to carry code for, comma separated (default: those of " +
+                       fmt::format("{}", fmt::join(knownIsas(), ", ")) +
+                       " that the type of the weights gains from)")
         ->delimiter(',')
         ->type_name("ISA");
     app.add_flag("--unroll-visits", options.unroll_visits,
@@ -214,8 +215,13 @@ private:
         usage(fmt::format("--isa: '{}' is not one of {}", name, fmt::join(knownIsas(), ", ")));
       }
     }
+    using mlir::smelt::DType;
+    codegen::WeightType weights = options.weights == DType::f32    ? codegen::WeightType::f32
+                                  : options.weights == DType::bf16 ? codegen::WeightType::bf16
+                                                                   : codegen::WeightType::i8;
     for (const codegen::cpu::IsaLevel &level : codegen::cpu::isaLevels()) {
-      if (isa_names.empty() || std::find(isa_names.begin(), isa_names.end(), level.name) != isa_names.end()) {
+      bool named = std::find(isa_names.begin(), isa_names.end(), level.name) != isa_names.end();
+      if (isa_names.empty() ? level.gains(weights) : named) {
         options.levels.push_back(&level);
       }
     }

@@ -46,7 +46,8 @@ CpuReport inspectCpu() {
   uint64_t bits = smelt_cpu_features();
   for (auto [bit, name] : {std::pair{SMELT_CPU_AVX2, "avx2+fma"},
                            {SMELT_CPU_AVX512, "avx512"},
-                           {SMELT_CPU_AVX512_BF16, "avx512_bf16"}}) {
+                           {SMELT_CPU_AVX512_BF16, "avx512_bf16"},
+                           {SMELT_CPU_AVX512_VNNI, "avx512_vnni"}}) {
     if (bits & static_cast<uint64_t>(bit)) {
       report.features.emplace_back(name);
     }

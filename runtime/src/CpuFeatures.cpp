@@ -55,6 +55,9 @@ uint64_t detect() {
     return features;
   }
   features |= SMELT_CPU_AVX512;
+  if (bit(c7, 11)) {
+    features |= SMELT_CPU_AVX512_VNNI;
+  }
 
   unsigned a71, b71, c71, d71;
   if (a7 >= 1 && __get_cpuid_count(7, 1, &a71, &b71, &c71, &d71) && bit(a71, 5)) {
@@ -89,6 +92,9 @@ const char *isaName(uint64_t features) {
   if (features & SMELT_CPU_AVX512_BF16) {
     return "x86-64-v4+bf16";
   }
+  if (features & SMELT_CPU_AVX512_VNNI) {
+    return "x86-64-v4+vnni";
+  }
   if (features & SMELT_CPU_AVX512) {
     return "x86-64-v4";
   }
@@ -101,7 +107,8 @@ std::string featureNames(uint64_t features) {
     const char *name;
   } names[] = {{SMELT_CPU_AVX2, "AVX2 with FMA, BMI2 and F16C"},
                {SMELT_CPU_AVX512, "AVX-512 F, BW, CD, DQ and VL"},
-               {SMELT_CPU_AVX512_BF16, "AVX-512 BF16"}};
+               {SMELT_CPU_AVX512_BF16, "AVX-512 BF16"},
+               {SMELT_CPU_AVX512_VNNI, "AVX-512 VNNI"}};
   std::string out;
   auto append = [&](const std::string &name) { out += (out.empty() ? "" : "; ") + name; };
   for (const auto &entry : names) {

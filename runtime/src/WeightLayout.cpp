@@ -141,7 +141,7 @@ void packQuantPanels(const PanelShape &shape, const std::byte *codes, const std:
 }
 
 bool decodableScales(const std::byte *scales, uint64_t count) {
-  constexpr uint16_t tooLarge = (127 + 104) << 7; // 2^104; as bits, NaN and negative numbers are larger
+  constexpr uint16_t tooLarge = (127 + 88) << 7; // 2^88; as bits, NaN and negative numbers are larger
   for (uint64_t i = 0; i < count; ++i) {
     uint16_t bits;
     std::memcpy(&bits, scales + 2 * i, 2);

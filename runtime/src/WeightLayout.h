@@ -42,8 +42,8 @@ void packPanels(const PanelShape &shape, const std::byte *source, std::byte *tar
 void packQuantPanels(const PanelShape &shape, const std::byte *codes, const std::byte *scales,
                      std::byte *target, uint64_t begin, uint64_t end);
 
-// Kernels decode a code as (2^23 + byte) * scale - (2^23 + 128) * scale, whose terms overflow from 2^104 on.
-// Whether all `count` scales at `scales`, of any alignment, are below it and neither negative nor NaN.
+// Kernels multiply scales with sums of integers below 2^28, and add up to 2^12 such products, in f32.
+// Whether all `count` scales at `scales`, of any alignment, are below 2^88 and neither negative nor NaN.
 bool decodableScales(const std::byte *scales, uint64_t count);
 
 } // namespace smelt::runtime

@@ -253,8 +253,8 @@ private:
       problems.add(fmt::format("'{}', rows {} to {}: {}", printable(nameOf(weight, tensor.index)),
                                piece->firstRow(), piece->firstRow() + piece->rows() - 1,
                                tensor.quant.stored == DType::i8
-                                   ? "a scale is negative, NaN or not below 2^104"
-                                   : "a value is NaN or not below 127 * 2^104"));
+                                   ? "a scale is negative, NaN or not below 2^88"
+                                   : "a value is NaN or not below 127 * 2^88"));
     }
     return fail(SMELT_weights,
                 fmt::format("the weights cannot be used in 8 bits ({} problem{}):{}", problems.size(),

@@ -50,8 +50,8 @@ __attribute__((target("avx512f,avx512bf16,avx512bw,avx512vl"))) void dot512() {
 }
 
 __attribute__((target("avx512f,avx512vnni"))) void vnni512() {
-  __m512i x = _mm512_set1_epi8(1), y = _mm512_set1_epi8(1);
-  SMELT_PEAK_LOOP(__m512i, _mm512_setzero_si512(), _mm512_dpbusd_epi32(acc[j], x, y))
+  __m512i x = _mm512_set1_epi16(1), y = _mm512_set1_epi16(1);
+  SMELT_PEAK_LOOP(__m512i, _mm512_setzero_si512(), _mm512_dpwssd_epi32(acc[j], x, y))
 }
 
 #undef SMELT_PEAK_LOOP
@@ -129,8 +129,8 @@ Limits measureLimits(unsigned threads) {
   if (features & SMELT_CPU_AVX512_BF16) {
     limits.bf16_gflops = peak(threads, dot512, 2 * 32);
   }
-  if (__builtin_cpu_supports("avx512vnni")) {
-    limits.int8_gops = peak(threads, vnni512, 2 * 64);
+  if (features & SMELT_CPU_AVX512_VNNI) {
+    limits.int16_gops = peak(threads, vnni512, 2 * 32);
   }
   if (features & SMELT_CPU_AVX2) {
     limits.read_gbytes = readBandwidth(threads, kMemoryBytes, 1);

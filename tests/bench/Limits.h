@@ -8,7 +8,7 @@ struct Limits {
   unsigned threads = 0;
   double fma_gflops = 0;     // f32 multiply-adds from registers, counted as two operations
   double bf16_gflops = 0;    // VDPBF16PS from registers
-  double int8_gops = 0;      // VPDPBUSD from registers
+  double int16_gops = 0;     // VPDPWSSD from registers
   double read_gbytes = 0;    // reads of memory far larger than the caches, 1e9 bytes a second
   double l3_read_gbytes = 0; // reads that miss the L2 caches and hit the L3
 };

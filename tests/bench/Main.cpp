@@ -15,7 +15,7 @@ namespace {
 
 nlohmann::json toJson(const Limits &limits) {
   return {{"threads", limits.threads},         {"fma_gflops", limits.fma_gflops},
-          {"bf16_gflops", limits.bf16_gflops}, {"int8_gops", limits.int8_gops},
+          {"bf16_gflops", limits.bf16_gflops}, {"int16_gops", limits.int16_gops},
           {"read_gbytes", limits.read_gbytes}, {"l3_read_gbytes", limits.l3_read_gbytes}};
 }
 

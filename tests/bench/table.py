@@ -1,19 +1,19 @@
 """The table of a results file."""
 import shapes
 
-# What VDPBF16PS code runs as; everything else multiplies in f32.
-DOT_VARIANTS = ("x86-64-v4+bf16",)
+# What projections of a type are multiplied with by the code of a variant, and the limit that measures it; f32 FMA otherwise.
+INSTRUCTIONS = {("bf16", "x86-64-v4+bf16"): ("dot", "bf16_gflops"), ("i8", "x86-64-v4+vnni"): ("VNNI", "int16_gops")}
 
 
 def roof(entry, row):
     """The least time the machine could take for a row, and which limit that is: the peak of the instruction the code uses, or the
     bandwidth of the memory the weights lie in. Seconds."""
     limits = entry["limits"][-1]
-    dot = entry["dtype"] != "f32" and entry["isa"] in DOT_VARIANTS
-    compute = row["flops"] / 1e9 / limits["bf16_gflops" if dot else "fma_gflops"]
+    name, limit = INSTRUCTIONS.get((entry["dtype"], entry["isa"]), ("FMA", "fma_gflops"))
+    compute = row["flops"] / 1e9 / limits[limit]
     memory = row["bytes"] / 1e9 / limits["l3_read_gbytes" if entry["fits_l3"] else "read_gbytes"]
     if compute > memory:
-        return compute, "dot" if dot else "FMA"
+        return compute, name
     return memory, "L3" if entry["fits_l3"] else "read"
 
 
@@ -21,7 +21,7 @@ def limits_line(limits):
     return (
         f"limits, {limits['threads']} thread{'s' if limits['threads'] > 1 else ''}: "
         f"f32 FMA {limits['fma_gflops']:.0f} GFLOP/s, VDPBF16PS {limits['bf16_gflops']:.0f} GFLOP/s, "
-        f"VPDPBUSD {limits['int8_gops']:.0f} Gop/s, read {limits['read_gbytes']:.1f} GB/s, "
+        f"VPDPWSSD {limits['int16_gops']:.0f} Gop/s, read {limits['read_gbytes']:.1f} GB/s, "
         f"L3 read {limits['l3_read_gbytes']:.1f} GB/s"
     )
 

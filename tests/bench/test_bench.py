@@ -120,7 +120,7 @@ class WorkTest(unittest.TestCase):
 
 
 class TableTest(unittest.TestCase):
-    limits = [{"threads": 2, "fma_gflops": 100, "bf16_gflops": 200, "int8_gops": 400, "read_gbytes": 10, "l3_read_gbytes": 100}]
+    limits = [{"threads": 2, "fma_gflops": 100, "bf16_gflops": 200, "int16_gops": 400, "read_gbytes": 10, "l3_read_gbytes": 100}]
 
     def entry(self, **fields):
         return {"limits": self.limits, "dtype": "bf16", "isa": "x86-64-v4+bf16", "fits_l3": False, **fields}
@@ -130,7 +130,8 @@ class TableTest(unittest.TestCase):
         self.assertEqual(table.roof(self.entry(), row), (1.0, "dot"))
         self.assertEqual(table.roof(self.entry(isa="x86-64-v4"), row), (2.0, "FMA"))
         self.assertEqual(table.roof(self.entry(dtype="f32"), row), (2.0, "FMA"))
-        self.assertEqual(table.roof(self.entry(dtype="i8"), row), (1.0, "dot"))
+        self.assertEqual(table.roof(self.entry(dtype="i8"), row), (2.0, "FMA"))
+        self.assertEqual(table.roof(self.entry(dtype="i8", isa="x86-64-v4+vnni"), row), (0.5, "VNNI"))
         self.assertEqual(table.roof(self.entry(), {"flops": 1e9, "bytes": 10e9}), (1.0, "read"))
         self.assertEqual(table.roof(self.entry(fits_l3=True), {"flops": 1e9, "bytes": 10e9}), (0.1, "L3"))
 

@@ -30,8 +30,10 @@ std::string keyOf(const std::vector<codegen::KernelDesc> &kernels) {
   return key;
 }
 
-// For every level, whatever this machine can run. Compiled once for models of the same shapes.
-const codegen::cpu::CompiledKernels &compile(const std::vector<codegen::KernelDesc> &kernels) {
+// For every level that the weights gain from, whatever this machine can run. Compiled once for models of the
+// same shapes.
+const codegen::cpu::CompiledKernels &compile(const std::vector<codegen::KernelDesc> &kernels,
+                                             codegen::WeightType weights) {
   static std::map<std::string, codegen::cpu::CompiledKernels> cache;
   const auto [place, added] = cache.try_emplace(keyOf(kernels));
   if (!added) {
@@ -39,7 +41,9 @@ const codegen::cpu::CompiledKernels &compile(const std::vector<codegen::KernelDe
   }
   std::vector<const codegen::cpu::IsaLevel *> levels;
   for (const codegen::cpu::IsaLevel &level : codegen::cpu::isaLevels()) {
-    levels.push_back(&level);
+    if (level.gains(weights)) {
+      levels.push_back(&level);
+    }
   }
   std::string error;
   if (!codegen::cpu::compileKernels(kernels, levels, {}, place->second, error)) {
@@ -74,6 +78,12 @@ codegen::cuda::CompiledTarget compileFor(const std::string &device,
   return code;
 }
 
+codegen::WeightType weightsOf(Precision precision) {
+  return precision == Precision::f32    ? codegen::WeightType::f32
+         : precision == Precision::bf16 ? codegen::WeightType::bf16
+                                        : codegen::WeightType::i8;
+}
+
 } // namespace
 
 mlir::smelt::DType dtypeOf(Precision precision) {
@@ -100,7 +110,8 @@ void compileSpec(const spec::ModelSpec &spec, const CompileSettings &settings, c
   for (const std::string &device : settings.devices) {
     devices.push_back(compileFor(device, artifact::deviceRequests(programs)));
   }
-  const codegen::cpu::CompiledKernels &code = compile(artifact::kernelsOf(*module));
+  const codegen::cpu::CompiledKernels &code =
+      compile(artifact::kernelsOf(*module), weightsOf(settings.precision));
   std::vector<uint8_t> bytes;
   std::string error;
   if (!artifact::serialize({*module, code, "smeltc test", "cpu", devices, programs}, bytes, error)) {

@@ -76,6 +76,16 @@ Value Emitter::toFloat(Value a) {
   Value word = arith::ExtUIOp::create(builder, loc, i32(), a);
   return bitsToFloat(arith::ShLIOp::create(builder, loc, word, c32(16)));
 }
+Value Emitter::addPairs(Value sum, Value a, Value b) {
+  auto call = [&](const char *name, ValueRange operands) {
+    return LLVM::CallIntrinsicOp::create(builder, loc, sum.getType(), builder.getStringAttr(name), operands)
+        .getResult(0);
+  };
+  if (isa.vnni) {
+    return call("llvm.x86.avx512.vpdpwssd.512", {sum, a, b});
+  }
+  return add(sum, call(lanes() == 16 ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd", {a, b}));
+}
 Value Emitter::shuffle(Value a, Value b, llvm::ArrayRef<int64_t> mask) {
   return vector::ShuffleOp::create(builder, loc, a, b, mask);
 }

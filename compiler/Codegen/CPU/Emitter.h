@@ -78,6 +78,8 @@ public:
   Value equalf(Value a, Value b);
   Value bitsToFloat(Value i32value);
   Value toFloat(Value a); // f32 of what an elementType holds
+  // Of vectors of i16, twice as many as lanes: adds the products of two neighbours to a sum of i32.
+  Value addPairs(Value sum, Value a, Value b);
   Value shuffle(Value a, Value b, llvm::ArrayRef<int64_t> mask);
 
   // Memory. Offsets are in elements of `element`.

@@ -1,7 +1,7 @@
 // Grouped matrix products over experts: experts_gate_up, experts_down. Work is (expert with rows, column
 // unit); an expert without rows is never visited and costs nothing.
 #include "compiler/Codegen/CPU/Kernels.h"
-#include "compiler/Codegen/CPU/MatrixProduct.h"
+#include "compiler/Codegen/CPU/PanelProduct.h"
 
 using namespace mlir;
 
@@ -55,7 +55,7 @@ Value expertWeight(Emitter &e, Value table, Value expert) {
 int64_t emitExpertsGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t hidden = k.param("hidden"), width = k.param("expert_hidden");
   RowBlock block(e, hidden, k.weightType());
-  MatrixProduct product(e, block, hidden, k.weightType(), 2, RowCounts::oftenFew);
+  PanelProduct product(e, block, hidden, k.weightType(), 2, RowCounts::oftenFew);
   PanelUnits units(width, 2);
   RoutingPlan plan{k.param("experts"), k.param("top_k"), frame.binding(1)};
   Value xn = frame.binding(0), gates = frame.binding(2), ups = frame.binding(3), h = frame.binding(4);
@@ -75,7 +75,7 @@ int64_t emitExpertsGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
     }
     product.run({memory, rows, pair, units.first(e, unit.column), units.panels(e, unit.column), e.c(width),
                  following},
-                productScratch, [&](const MatrixProduct::Result &result) {
+                productScratch, [&](const PanelProduct::Result &result) {
                   storeSwiglu(e, result, e.at(h, e.f32(), e.mul(e.add(slot, result.row), width)));
                 });
   };
@@ -86,7 +86,7 @@ int64_t emitExpertsGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
 int64_t emitExpertsDown(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t hidden = k.param("hidden"), width = k.param("expert_hidden");
   RowBlock block(e, width, k.weightType());
-  MatrixProduct product(e, block, width, k.weightType(), 1, RowCounts::oftenFew);
+  PanelProduct product(e, block, width, k.weightType(), 1, RowCounts::oftenFew);
   PanelUnits units(hidden, 1);
   RoutingPlan plan{k.param("experts"), k.param("top_k"), frame.binding(1)};
   Value h = frame.binding(0), downs = frame.binding(2), y = frame.binding(3);
@@ -106,7 +106,7 @@ int64_t emitExpertsDown(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
                  units.panels(e, unit.column),
                  e.c(hidden),
                  {following}},
-                productScratch, [&](const MatrixProduct::Result &result) {
+                productScratch, [&](const PanelProduct::Result &result) {
                   Value at = e.add(e.mul(e.add(slot, result.row), hidden), result.column);
                   for (auto [v, sum] : llvm::enumerate(result.sums[0])) {
                     storeColumns(e, result, v, sum, e.at(y, e.f32(), at));

@@ -6,6 +6,7 @@
 #include "llvm/ADT/ArrayRef.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,12 +31,16 @@ struct IsaLevel {
   uint64_t required;               // SMELT_CPU_* bits
   int64_t lanes;                   // f32 lanes of a vector register
   bool bf16_dot;                   // bf16 weights meet bf16 activations in VDPBF16PS
+  bool vnni;                       // VPDPWSSD for 8-bit weights
+  std::optional<WeightType> only;  // the weights that gain from what the next level lacks, if not all do
   bool masked_stores;              // a masked store costs no more than a whole one
   std::vector<RegisterTile> tiles; // of attention: rows descending, the last of one row
 
   // Those of products with weights of the given type, in the same order; the first is the same for all
   // counts.
   llvm::ArrayRef<RegisterTile> weightTiles(WeightType weights, RowCounts counts) const;
+
+  bool gains(WeightType weights) const { return !only || *only == weights; }
 };
 
 // Best first.

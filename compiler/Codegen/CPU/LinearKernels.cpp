@@ -1,6 +1,6 @@
 // Kernels around one dense matrix product: norm_linear, linear_residual, gate_up.
 #include "compiler/Codegen/CPU/Kernels.h"
-#include "compiler/Codegen/CPU/MatrixProduct.h"
+#include "compiler/Codegen/CPU/PanelProduct.h"
 #include "compiler/Codegen/CPU/VectorMath.h"
 
 #include <algorithm>
@@ -85,7 +85,7 @@ int64_t emitNormLinear(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t in = k.param("in"), count = k.param("outs");
   bool gather = k.param("gather"), norm = k.param("norm"), emit = k.param("emit_norm");
   RowBlock block(e, in, k.weightType());
-  MatrixProduct product(e, block, in, k.weightType(), 1);
+  PanelProduct product(e, block, in, k.weightType(), 1);
 
   unsigned next = 0;
   Value x = frame.binding(next++);
@@ -138,7 +138,7 @@ int64_t emitNormLinear(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
                  unit.panels,
                  unit.columns,
                  {product.panel(next.weight, next.first)}},
-                productScratch, [&](const MatrixProduct::Result &result) {
+                productScratch, [&](const PanelProduct::Result &result) {
                   Value address = e.at(target, e.f32(), e.add(e.mul(result.row, total), result.column));
                   for (auto [v, sum] : llvm::enumerate(result.sums[0])) {
                     storeColumns(e, result, v, sum, address);
@@ -155,7 +155,7 @@ int64_t emitNormLinear(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
 int64_t emitLinearResidual(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t in = k.param("in"), out = k.param("out");
   RowBlock block(e, in, k.weightType());
-  MatrixProduct product(e, block, in, k.weightType(), 1);
+  PanelProduct product(e, block, in, k.weightType(), 1);
   PanelUnits units(out, 1);
   Value a = frame.binding(0), weight = frame.binding(1), xIn = frame.binding(2), xOut = frame.binding(3);
   Value tokens = frame.constantInt(0), scale = e.splat(frame.constantFloat(1), e.lanes());
@@ -173,7 +173,7 @@ int64_t emitLinearResidual(Emitter &e, KernelFrame &frame, const KernelDesc &k) 
                  units.panels(e, unit),
                  e.c(out),
                  {product.panel(weight, units.first(e, next))}},
-                productScratch, [&](const MatrixProduct::Result &result) {
+                productScratch, [&](const PanelProduct::Result &result) {
                   Value at = e.add(e.mul(e.add(first, result.row), out), result.column);
                   Value from = e.at(xIn, e.f32(), at), to = e.at(xOut, e.f32(), at);
                   for (auto [v, sum] : llvm::enumerate(result.sums[0])) {
@@ -189,7 +189,7 @@ int64_t emitGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t in = k.param("in"), out = k.param("out");
   bool norm = k.param("norm");
   RowBlock block(e, in, k.weightType());
-  MatrixProduct product(e, block, in, k.weightType(), 2);
+  PanelProduct product(e, block, in, k.weightType(), 2);
   PanelUnits units(out, 2);
   unsigned next = 0;
   Value x = frame.binding(next++);
@@ -210,7 +210,7 @@ int64_t emitGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   auto compute = [&](Value first, Value rows, Value unit, Value next) {
     Values following = {product.panel(gate, units.first(e, next)), product.panel(up, units.first(e, next))};
     product.run({memory, rows, {gate, up}, units.first(e, unit), units.panels(e, unit), e.c(out), following},
-                productScratch, [&](const MatrixProduct::Result &result) {
+                productScratch, [&](const PanelProduct::Result &result) {
                   storeSwiglu(e, result, e.at(h, e.f32(), e.mul(e.add(first, result.row), out)));
                 });
   };

@@ -47,14 +47,14 @@ Value PanelUnits::panels(Emitter &e, Value unit) const {
 }
 
 PanelProduct::PanelProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightType weights, int64_t matrices,
-                           ArrayRef<RegisterTile> shapes)
-    : e(e), rows(rows), depth(k), weights(weights), matrices(matrices), shapes(shapes),
-      k_step(weights == WeightType::i8     ? kQuantGroup
-             : weights == WeightType::bf16 ? 2
-                                           : 1) {}
+                           RowCounts counts)
+    : e(e), rows(rows), depth(k), weights(weights), matrices(matrices),
+      shapes(e.isa.weightTiles(weights, counts)), k_step(weights == WeightType::i8     ? kQuantBlock
+                                                         : weights == WeightType::bf16 ? 2
+                                                                                       : 1) {}
 
 int64_t PanelProduct::panelBytes() const {
-  return weights == WeightType::i8 ? QuantPanels(e, depth).panelBytes() : steps() * kPanelColumns * 4;
+  return weights == WeightType::i8 ? QuantPanels(e, rows, depth).panelBytes() : steps() * kPanelColumns * 4;
 }
 
 int64_t PanelProduct::scratchBytes() const {
@@ -63,20 +63,17 @@ int64_t PanelProduct::scratchBytes() const {
 
 void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &epilogue) {
   Value row = e.c(0);
-  bool elsewhere = operands.following_bytes > 0;
-  int64_t bytes = elsewhere ? operands.following_bytes : panelBytes();
   const RegisterTile *tallest = llvm::find_if(shapes, [](const RegisterTile &tile) { return !tile.alone; });
   for (const RegisterTile &shape : shapes) {
     Value end = shape.alone ? e.select(e.equal(operands.rows, e.c(shape.rows)), operands.rows, row)
                             : e.sub(operands.rows, e.rem(e.sub(operands.rows, row), shape.rows));
     int64_t width = std::max<int64_t>(1, shape.panels / matrices);
-    // Who reads ahead together: the tallest tiles, which come first, or all tiles of panels in the caches.
-    bool shared = weights != WeightType::i8 && (elsewhere || &shape == tallest);
+    // The tallest tiles read ahead together; they come first.
+    bool shared = &shape == tallest;
     e.when(e.less(row, end), [&] {
-      Value perRow = e.div(e.c(width * bytes), elsewhere ? operands.rows : end);
+      Value perRow = e.div(e.c(width * panelBytes()), end);
       e.loop(e.c(0), operands.panels, width, [&](Value panel) {
-        Values next = elsewhere ? panelsAt(operands.following, panel, bytes)
-                                : panelsAfter(operands, e.add(panel, width));
+        Values next = panelsAfter(operands, e.add(panel, width));
         e.loop(row, end, shape.rows, [&](Value r) {
           ReadAhead ahead;
           if (shared) {
@@ -93,14 +90,6 @@ void PanelProduct::run(const Operands &operands, Value scratch, const Epilogue &
     });
     row = end;
   }
-}
-
-Values PanelProduct::panelsAt(ArrayRef<Value> bases, Value panel, int64_t bytes) {
-  Values addresses;
-  for (Value base : bases) {
-    addresses.push_back(e.at(base, e.builder.getI8Type(), e.mul(panel, bytes)));
-  }
-  return addresses;
 }
 
 // By matrix: panel `next` of the unit, or what follows the unit.
@@ -141,13 +130,11 @@ void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Valu
     for (const Values &of : addresses) {
       pointers.append(of);
     }
-    all = accumulate(rowAddress, shape.rows, pointers, ahead,
-                     initialSums(operands, row, panel, shape, width, 0, matrices));
+    all = accumulate(rowAddress, shape.rows, pointers, ahead);
   } else {
     for (int64_t m = 0; m < matrices; ++m) {
       ReadAhead own = ahead.pace ? ahead : ReadAhead{{ahead.addresses[m]}, {}, {}};
-      Values sums = accumulate(rowAddress, shape.rows, addresses[m], own,
-                               initialSums(operands, row, panel, shape, width, m, m + 1));
+      Values sums = accumulate(rowAddress, shape.rows, addresses[m], own);
       for (int64_t r = 0; m + 1 < matrices && r < shape.rows; ++r) {
         for (int64_t v = 0; v < per; ++v) {
           e.store(sums[r * per + v], scratchAt(m, r, v));
@@ -184,27 +171,8 @@ void PanelProduct::tile(const Operands &operands, Value scratch, Value row, Valu
   }
 }
 
-Values PanelProduct::initialSums(const Operands &operands, Value row, Value panel, const RegisterTile &shape,
-                                 int64_t width, int64_t begin, int64_t end) {
-  Values sums;
-  for (int64_t r = 0; r < shape.rows; ++r) {
-    for (int64_t pointer = begin * width; pointer < end * width; ++pointer) {
-      Value column = e.mul(e.add(operands.first, e.add(panel, pointer % width)), kPanelColumns);
-      for (int64_t v = 0; v < vectors(); ++v) {
-        sums.push_back(operands.initial
-                           ? operands.initial(pointer / width, e.add(row, r), e.add(column, v * e.lanes()))
-                           : e.splat(0.0, e.lanes()));
-      }
-    }
-  }
-  return sums;
-}
-
 Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
-                                const ReadAhead &ahead, Values sums) {
-  if (ahead.pace) {
-    return accumulateShared(rowAddress, rowCount, panels, ahead, std::move(sums));
-  }
+                                const ReadAhead &ahead) {
   // By pointer: the panel in its place in the next tile.
   Values following;
   int64_t width = panels.size() / ahead.addresses.size();
@@ -213,32 +181,43 @@ Values PanelProduct::accumulate(Value rowAddress, int64_t rowCount, ArrayRef<Val
       following.push_back(e.at(first, e.builder.getI8Type(), i * panelBytes()));
     }
   }
-  return weights == WeightType::i8
-             ? accumulateQuantized(rowAddress, rowCount, panels, following, std::move(sums))
-             : accumulateAlone(rowAddress, rowCount, panels, following, std::move(sums));
+  if (weights == WeightType::i8) {
+    QuantPanels::Tile tile{rowAddress, rowCount, panels, {}, following};
+    if (ahead.pace) {
+      tile.readAhead = [&](Value block) { readAhead(ahead, block, ahead.pace); };
+    }
+    return QuantPanels(e, rows, depth).multiply(tile);
+  }
+  return ahead.pace ? accumulateShared(rowAddress, rowCount, panels, ahead)
+                    : accumulateAlone(rowAddress, rowCount, panels, following);
+}
+
+void PanelProduct::readAhead(const ReadAhead &ahead, Value step, Value bytes) {
+  Type byte = e.builder.getI8Type();
+  for (Value address : ahead.addresses) {
+    Value from = e.at(address, byte, e.mul(step, ahead.pace));
+    e.loop(e.c(0), bytes, kLine, [&](Value offset) { e.prefetch(e.at(from, byte, offset)); });
+  }
 }
 
 Values PanelProduct::accumulateShared(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
-                                      const ReadAhead &ahead, Values sums) {
+                                      const ReadAhead &ahead) {
   // A line that is under way already is not asked for again: that would take the place of a miss.
-  Type byte = e.builder.getI8Type();
   Value bytes = e.mul(ahead.pace, ahead.period), all = e.c(steps());
+  Values sums = zeros(rowCount * panels.size() * vectors());
   return e.loop(e.c(0), all, ahead.period, sums, [&](Value begin, ValueRange carried) {
-    for (Value address : ahead.addresses) {
-      Value from = e.at(address, byte, e.mul(begin, ahead.pace));
-      e.loop(e.c(0), bytes, kLine, [&](Value offset) { e.prefetch(e.at(from, byte, offset)); });
-    }
+    readAhead(ahead, begin, bytes);
     Value end = e.min(e.add(begin, ahead.period), all);
     return multiplySteps(rowAddress, rowCount, panels, begin, end, {}, carried);
   });
 }
 
 Values PanelProduct::accumulateAlone(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
-                                     ArrayRef<Value> following, Values sums) {
+                                     ArrayRef<Value> following) {
   int64_t far = std::max<int64_t>(1, kLinesAhead / static_cast<int64_t>(panels.size()));
   int64_t last = std::max<int64_t>(0, steps() - far);
   Type byte = e.builder.getI8Type();
-  Values own, others;
+  Values own, others, sums = zeros(rowCount * panels.size() * vectors());
   for (auto [panel, next] : llvm::zip_equal(panels, following)) {
     own.push_back(e.at(panel, byte, far * kLine));
     others.push_back(e.at(next, byte, -last * kLine));
@@ -271,29 +250,6 @@ Values PanelProduct::multiplySteps(Value rowAddress, int64_t rowCount, ArrayRef<
     step(rowAddress, rowCount, panels, k, next);
     return next;
   });
-}
-
-Values PanelProduct::accumulateQuantized(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels,
-                                         ArrayRef<Value> following, Values sums) {
-  QuantPanels reader(e, depth);
-  auto addProducts = [&](Value k, const QuantPanels::Weights &w, ValueRange carried) {
-    Values next(carried);
-    for (int64_t r = 0; r < rowCount; ++r) {
-      Value row = e.at(e.at(rowAddress, e.f32(), r * rows.stride()), e.f32(), k);
-      for (int64_t part = 0; part < kQuantGroup; ++part) {
-        Value a = e.splat(e.load(e.f32(), e.at(row, e.f32(), part)), e.lanes());
-        for (size_t i = 0; i < panels.size(); ++i) {
-          for (int64_t v = 0; v < vectors(); ++v) {
-            Value &sum = next[(r * panels.size() + i) * vectors() + v];
-            sum = e.fma(a, w[i][v][part], sum);
-          }
-        }
-      }
-    }
-    return next;
-  };
-  return reader.forGroups({panels, following}, e.c(0), e.c(reader.wholeBlocks()), reader.hasTail(), sums,
-                          addProducts);
 }
 
 void PanelProduct::step(Value rowAddress, int64_t rowCount, ArrayRef<Value> panels, Value k, Values &sums) {

@@ -33,9 +33,9 @@ private:
 
 class PanelProduct {
 public:
-  // In tiles of the given shapes, the last of one row.
+  // Rows of `k` elements times `matrices` matrices of equal size.
   PanelProduct(Emitter &e, const RowBlock &rows, int64_t k, WeightType weights, int64_t matrices,
-               llvm::ArrayRef<RegisterTile> shapes);
+               RowCounts counts = RowCounts::usuallyMany);
 
   int64_t panelBytes() const; // of one panel of weights
   Value panel(Value matrix, Value index) {
@@ -60,11 +60,6 @@ public:
     Value first, panels;
     Value columns;
     Values following; // by matrix: address of the panel this worker multiplies after the last of these
-    // Of panels that are themselves in the caches: the bytes of one at `following`, where `panels` of them
-    // are read ahead while these are multiplied. 0: these panels are read ahead, then what follows them.
-    int64_t following_bytes = 0;
-    // The sum that products are added to, of a vector of columns; zero when it is null.
-    std::function<Value(int64_t matrix, Value row, Value column)> initial = {};
   };
   void run(const Operands &operands, Value scratch, const Epilogue &epilogue);
 
@@ -79,27 +74,23 @@ private:
     Value period; // steps from one line to the next
   };
   Values panelsAfter(const Operands &operands, Value next);
-  Values panelsAt(llvm::ArrayRef<Value> bases, Value panel, int64_t bytes);
   void tile(const Operands &operands, Value scratch, Value row, Value panel, const RegisterTile &shape,
             const ReadAhead &ahead, const Epilogue &epilogue);
-  // Adds to `sums`: by row, then panel pointer, then vector.
-  Values accumulate(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, const ReadAhead &ahead,
-                    Values sums);
+  // The products: by row, then panel pointer, then vector.
+  Values accumulate(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, const ReadAhead &ahead);
   Values accumulateShared(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels,
-                          const ReadAhead &ahead, Values sums);
+                          const ReadAhead &ahead);
   Values accumulateAlone(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels,
-                         llvm::ArrayRef<Value> following, Values sums);
-  Values accumulateQuantized(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels,
-                             llvm::ArrayRef<Value> following, Values sums);
+                         llvm::ArrayRef<Value> following);
+  // The lines that a step of a tile with a pace brings in, and the next `count` ones.
+  void readAhead(const ReadAhead &ahead, Value step, Value bytes);
   Values multiplySteps(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, Value begin, Value end,
                        llvm::ArrayRef<Value> read, mlir::ValueRange init);
-  // Of a tile from `row` and `panel` on, with the panels of matrices [begin, end).
-  Values initialSums(const Operands &operands, Value row, Value panel, const RegisterTile &shape,
-                     int64_t width, int64_t begin, int64_t end);
   void step(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, Value k, Values &sums);
   Values weightVectors(Value address);
   Values broadcast(Value rowAddress, Value k);
   Value multiplyAdd(Value a, Value w, Value sum);
+  Values zeros(size_t vectors) { return Values(vectors, e.splat(0.0, e.lanes())); }
   int64_t steps() const { return (depth + k_step - 1) / k_step; }
   int64_t vectors() const { return kPanelColumns / e.lanes(); } // of a panel
 
@@ -108,8 +99,8 @@ private:
   int64_t depth; // k
   WeightType weights;
   int64_t matrices;
-  llvm::ArrayRef<RegisterTile> shapes;
-  int64_t k_step; // k of one step: of 16 x 4 bytes of weights; of i8 they are QuantPanels' groups
+  llvm::ArrayRef<RegisterTile> shapes; // of tiles, the last of one row
+  int64_t k_step;                      // k of one step: of 16 x 4 bytes of weights, or a block of i8
 };
 
 // silu(gate) * up, the sums of two matrices, into the result's columns of the row at `h`.

@@ -1,16 +1,17 @@
-// Reads panels of 8-bit weights: codes become f32 weights, code * scale, exactly.
+// Rows of 16-bit integers (RowBlock) times panels of 8-bit weights.
 //
 // A panel is a sequence of lines of 64 bytes (docs/artifact.md): for every 64 k one line of scales, bf16
 // [2 blocks of 32 k][16 columns], then up to 16 lines of codes, each of 4 k: bytes [16 columns][4 k] that
 // hold the code plus 128.
 //
-// A byte b becomes the f32 2^23 + b by or-ing it into the lowest bits of 2^23, or 2^15 + b at bit 8 of 2^15:
-// no conversion. One FMA then gives (2^23 + b) * scale - (2^23 + 128) * scale = code * scale: the second term
-// has 24 significant bits at most, as a scale has 8, and so has the result, so that nothing is rounded. Both
-// terms are finite for scales below 2^104, which the runtime makes sure of.
+// The even and the odd bytes of a line are two vectors of 16-bit integers, pairs along k, which VPDPWSSD, or
+// VPMADDWD and an addition, multiplies with a pair of a row. The sum of a block starts with what the 128 adds
+// too much, fits 32 bits (32 * 255 * 2^15 < 2^28) and is exact; then it is multiplied with the block's scale
+// and added to the sum of the blocks before it, in f32, by one FMA. Sums are finite for scales below 2^88,
+// which the runtime makes sure of, up to 2^12 blocks.
 #pragma once
 
-#include "compiler/Codegen/CPU/Emitter.h"
+#include "compiler/Codegen/CPU/RowBlock.h"
 
 namespace smelt::codegen::cpu {
 
@@ -20,39 +21,40 @@ inline constexpr int64_t kQuantGroup = 4;
 
 class QuantPanels {
 public:
-  QuantPanels(Emitter &e, int64_t depth) : e(e), depth(depth) {}
+  QuantPanels(Emitter &e, const RowBlock &rows, int64_t depth) : e(e), rows(rows), depth(depth) {}
 
   int64_t panelBytes() const;
-  // k with codes, padding included: a multiple of kQuantGroup.
-  int64_t paddedDepth() const { return (depth + kQuantGroup - 1) / kQuantGroup * kQuantGroup; }
-  int64_t wholeBlocks() const { return depth / kQuantBlock; }
-  bool hasTail() const { return depth % kQuantBlock != 0; } // a short block after the whole ones
+  int64_t blocks() const { return (depth + kQuantBlock - 1) / kQuantBlock; }
 
-  // The weights of one group: by panel kQuantGroup values for each vector of its columns, k by k.
-  using Weights = llvm::SmallVector<llvm::SmallVector<Values, 2>>;
-  // `k` is that of the group's first weights. Returns what is carried on.
-  using Body = std::function<Values(Value k, const Weights &weights, mlir::ValueRange carried)>;
-
-  // Panels read side by side, and those read after them in their places, if that is known.
-  struct Streams {
-    llvm::ArrayRef<Value> panels, following = {};
+  // Some rows, one after the other, and panels side by side.
+  struct Tile {
+    Value row; // the first one
+    int64_t rows;
+    llvm::ArrayRef<Value> panels;
+    // Weights to bring into the caches: either what a block asks for, or these panels themselves and then
+    // those that follow in their places.
+    std::function<void(Value block)> readAhead;
+    llvm::ArrayRef<Value> following;
   };
-  // Calls body for each group of the whole blocks [first, end), then of the tail if asked to, in rising k.
-  Values forGroups(const Streams &streams, Value first, Value end, bool tail, mlir::ValueRange init,
-                   const Body &body);
+  // The products, by row, then panel, then vector of columns.
+  Values multiply(const Tile &tile);
 
 private:
-  struct Scale {
-    Value scale, low, high; // low: -(2^23 + 128) * scale, high: -(2^15 + 128) * scale
+  // A block of a panel.
+  struct Source {
+    Value scales, codes;
+    Value ahead; // lines to read ahead, if it does
   };
-  Values overBlock(const Streams &streams, Value block, Value isLast, int64_t groups, mlir::ValueRange init,
-                   const Body &body);
-  Scale loadScale(Value address);
-  Values decode(Value codes, const Scale &scale);
+  Values overBlock(const Tile &tile, Value block, mlir::ValueRange sums);
+  Source source(const Tile &tile, size_t panel, Value block, Value isLast);
+  Values addGroup(const Tile &tile, llvm::ArrayRef<Source> sources, Value block, Value group,
+                  mlir::ValueRange sums);
+  Value row(const Tile &tile, int64_t index);
   int64_t vectors() const;
 
   Emitter &e;
-  int64_t depth;
+  const RowBlock &rows;
+  int64_t depth; // k
 };
 
 } // namespace smelt::codegen::cpu

@@ -1,5 +1,10 @@
 // The activation rows a worker multiplies: copied into its scratch, gathered, normalised and rounded to what
-// the product multiplies.
+// the product multiplies: f32, bf16 for VDPBF16PS, or for 8-bit weights integers of 16 bits.
+//
+// Integers: a row is q * 2^e with one exponent, the smallest for which |q| < 2^15. Rounding to nearest moves
+// no element by more than 2^-15 of the row's largest; products with codes of 8 bits then are sums of
+// integers, exact in any order. A row with an infinity or a NaN gives NaN. Rows smaller than 2^-100 lose
+// bits, as if that were their largest element.
 #pragma once
 
 #include "compiler/Codegen/CPU/Emitter.h"
@@ -14,9 +19,16 @@ public:
   int64_t capacity() const { return rows; } // rows it holds
   int64_t bytes() const;                    // of scratch it takes, a multiple of 64
   int64_t stride() const { return padded; } // elements from one row to the next; those past k are zero
-  bool holdsBf16() const { return dot_bf16; }
-  Type element() { return dot_bf16 ? e.bf16() : e.f32(); }
+  bool holdsBf16() const { return form == Form::bf16; }
+  Type element() { return holdsBf16() ? e.bf16() : e.f32(); } // of integers: two
   Value row(Value block, Value index) { return e.at(block, element(), e.mul(index, padded)); }
+
+  // Of a row of integers, as 32-bit words: in each kQuantBlock of k, for every four k the pair of integers
+  // (0, 2), then (1, 3); by block -128 times the sum of its integers, which corrects for codes that are
+  // stored with 128 added; the factor 2^e as f32.
+  Value pair(Value row, Value block, Value group, int64_t odd) const;
+  Value correction(Value row, Value block) const;
+  Value factor(Value row) const;
 
   // Rows of activations at `source` (f32, one row of k every `stride` elements). `rowIndex` maps a row of the
   // block to a source row.
@@ -35,12 +47,19 @@ public:
                 const Norm &norm);
 
 private:
-  void storeVector(Value value, Value row, Value begin);
-  void zeroTail(Value row);
+  enum class Form { f32, bf16, integers };
+  // Where a row's values are stored one by one: in the row, or beside the block until all are known.
+  Value target(Value block, Value index);
+  void storeVector(Value value, Value target, Value begin);
+  void finishRow(Value block, Value index);
+  Value largest(Value values);
+  void roundRow(Value values, Value row);
+  int64_t quantBlocks() const;
+  int64_t rowWords() const; // of f32 values, or of what stands for them
 
   Emitter &e;
   int64_t depth; // k
-  bool dot_bf16; // rows hold bf16 for VDPBF16PS
+  Form form;
   int64_t padded;
   int64_t rows;
 };

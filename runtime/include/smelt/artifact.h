@@ -42,6 +42,7 @@ enum {
   SMELT_CPU_AVX2 = 1 << 0,        /* with FMA, BMI2, F16C: x86-64-v3 */
   SMELT_CPU_AVX512 = 1 << 1,      /* F, BW, CD, DQ, VL: x86-64-v4 */
   SMELT_CPU_AVX512_BF16 = 1 << 2, /* VDPBF16PS */
+  SMELT_CPU_AVX512_VNNI = 1 << 3, /* VPDPWSSD */
 };
 
 /* What a kernel sees. The same structure is handed to every worker of a launch.

@@ -55,7 +55,7 @@ const char *smelt_dtype_name(smelt_dtype dtype);
 
 /* SMELT_CPU_* bits (artifact.h) of what the CPU and the operating system support. */
 uint64_t smelt_cpu_features(void);
-/* The best level with a name: "x86-64-v4+bf16", "x86-64-v4", "x86-64-v3" or "x86-64". */
+/* The best level with a name: "x86-64-v4+bf16", "x86-64-v4+vnni", "x86-64-v4", "x86-64-v3" or "x86-64". */
 const char *smelt_cpu_isa(void);
 /* Bytes this process may still allocate: MemAvailable, lowered to what its memory cgroups allow. */
 uint64_t smelt_available_memory(void);

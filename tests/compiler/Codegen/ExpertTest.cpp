@@ -88,27 +88,28 @@ TEST_CASE("experts_gate_up, experts_down and combine_residual make one MoE layer
       std::vector<double> expected(x.begin(), x.end());
       for (int64_t pair = 0; pair < pairs; ++pair) {
         int64_t t = pair / s.topK, e = routing.expertOf[pair];
-        std::vector<double> hidden(s.width);
+        const float *row = &xn[t * s.hidden];
+        std::vector<double> operands = asOperands({row, row + s.hidden}, level, type);
+        Floats hidden(s.width);
         for (int64_t n = 0; n < s.width; ++n) {
           double g = 0, u = 0;
           for (int64_t j = 0; j < s.hidden; ++j) {
-            double operand = asOperand(xn[t * s.hidden + j], level, type);
-            g += operand * gate[e][n * s.hidden + j];
-            u += operand * up[e][n * s.hidden + j];
+            g += operands[j] * gate[e][n * s.hidden + j];
+            u += operands[j] * up[e][n * s.hidden + j];
           }
-          hidden[n] = g / (1 + std::exp(-g)) * u;
+          hidden[n] = static_cast<float>(g / (1 + std::exp(-g)) * u);
         }
+        std::vector<double> second = asOperands(hidden, level, type);
         for (int64_t n = 0; n < s.hidden; ++n) {
           double sum = 0;
           for (int64_t j = 0; j < s.width; ++j) {
-            sum += asOperand(static_cast<float>(hidden[j]), level, type) *
-                   static_cast<double>(down[e][n * s.width + j]);
+            sum += second[j] * down[e][n * s.width + j];
           }
           expected[t * s.hidden + n] += scale * mix[pair] * sum;
         }
       }
       INFO("tokens " << s.tokens << " hidden " << s.hidden << " width " << s.width);
-      CHECK(relativeError(out, expected) < (level.bf16_dot && type == WeightType::bf16 ? 1e-3 : 2e-6));
+      CHECK(relativeError(out, expected) < operandTolerance(level, type));
     }
   });
 }

@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <sys/mman.h>
@@ -22,6 +24,9 @@ std::vector<const cpu::IsaLevel *> runnableLevels() {
   }
   if (__builtin_cpu_supports("avx512bf16")) {
     features |= SMELT_CPU_AVX512_BF16;
+  }
+  if (__builtin_cpu_supports("avx512vnni")) {
+    features |= SMELT_CPU_AVX512_VNNI;
   }
   std::vector<const cpu::IsaLevel *> levels;
   for (const cpu::IsaLevel &level : cpu::isaLevels()) {
@@ -194,8 +199,29 @@ void *Weights::packedCodes(size_t rows) {
   return base;
 }
 
-float asOperand(float value, const cpu::IsaLevel &level, WeightType type) {
-  return level.bf16_dot && type == WeightType::bf16 ? fromBf16(roundToBf16(value)) : value;
+std::vector<double> asOperands(const Floats &row, const cpu::IsaLevel &level, WeightType type) {
+  std::vector<double> operands(row.begin(), row.end());
+  if (type == WeightType::i8) {
+    double largest = 0;
+    for (double value : operands) {
+      largest = std::max(largest, std::abs(value));
+    }
+    // The smallest power of two that keeps the largest below 2^15 once it is rounded.
+    double unit = largest > 0 ? std::exp2(std::ilogb(largest) - 14) : 1;
+    unit *= std::nearbyint(largest / unit) < 32768 ? 1 : 2;
+    for (double &value : operands) {
+      value = std::nearbyint(value / unit) * unit;
+    }
+  } else if (level.bf16_dot && type == WeightType::bf16) {
+    for (double &value : operands) {
+      value = fromBf16(roundToBf16(static_cast<float>(value)));
+    }
+  }
+  return operands;
+}
+
+double operandTolerance(const cpu::IsaLevel &level, WeightType type) {
+  return type == WeightType::i8 ? 1e-4 : level.bf16_dot && type == WeightType::bf16 ? 1e-3 : 2e-6;
 }
 
 double relativeError(const Floats &a, const std::vector<double> &b) {
@@ -217,6 +243,9 @@ void forTypes(const std::vector<WeightType> &types, const VariantBody &body) {
   }
   for (const cpu::IsaLevel *level : levels) {
     for (WeightType type : types) {
+      if (!level->gains(type)) {
+        continue; // the same code as the next level's
+      }
       for (int workers : {1, 2, 3}) {
         INFO(level->name << names[static_cast<int64_t>(type)] << workers << " workers");
         body(*level, type, workers);

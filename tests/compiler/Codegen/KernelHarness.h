@@ -67,8 +67,12 @@ private:
 // What norms and biases beside matrices of a type are.
 inline WeightType vectorType(WeightType type) { return type == WeightType::i8 ? WeightType::bf16 : type; }
 
-// What a dot product sees: bf16-rounded activations where the level multiplies in bf16.
-float asOperand(float value, const cpu::IsaLevel &level, WeightType type);
+// What a dot product sees of a row: activations rounded to bf16 where the level multiplies in bf16, and to
+// 16-bit integers of one exponent where weights have 8 bits.
+std::vector<double> asOperands(const Floats &row, const cpu::IsaLevel &level, WeightType type);
+
+// How far results may lie from those of a row that was itself computed in f32, and may round the other way.
+double operandTolerance(const cpu::IsaLevel &level, WeightType type);
 
 // The nearest bf16, ties to even.
 uint16_t roundToBf16(float value);
