@@ -36,18 +36,22 @@ uint32_t usableCpus() {
   return uint32_t(std::max<uint64_t>(least, 1));
 }
 
-std::vector<int> startingCpus(const cpu_set_t &allowed, int current, int32_t workers) {
+CpuDealer::CpuDealer(const cpu_set_t &allowed, int current, int32_t workers) : left(allowed) {
   bool isAllowed = current >= 0 && current < CPU_SETSIZE && CPU_ISSET(current, &allowed);
-  if (!isAllowed || CPU_COUNT(&allowed) != workers) {
-    return {};
+  if (isAllowed && CPU_COUNT(&allowed) == workers) {
+    CPU_CLR(current, &left);
+  } else {
+    CPU_ZERO(&left);
   }
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (cpu != current && CPU_ISSET(cpu, &allowed)) {
-      cpus.push_back(cpu);
+}
+
+int CpuDealer::next() {
+  while (cpu < CPU_SETSIZE) {
+    if (int candidate = cpu++; CPU_ISSET(candidate, &left)) {
+      return candidate;
     }
   }
-  return cpus;
+  return -1;
 }
 
 } // namespace smelt::runtime

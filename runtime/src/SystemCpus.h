@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <sched.h>
-#include <vector>
 
 namespace smelt::runtime {
 
@@ -12,8 +11,17 @@ namespace smelt::runtime {
 // least 1.
 uint32_t usableCpus();
 
-// Where to start workers 1, 2, ..: the CPUs of `allowed` other than `current`, the one of worker 0, in order.
-// Empty unless that is exactly one CPU for each of so many workers, `current` included.
-std::vector<int> startingCpus(const cpu_set_t &allowed, int current, int32_t workers);
+// Deals out the CPUs of a set to the workers of a pool: one each, if they are exactly as many as its CPUs.
+class CpuDealer {
+public:
+  // `current` is the CPU of worker 0.
+  CpuDealer(const cpu_set_t &allowed, int current, int32_t workers);
+  // The CPU of the next worker, from worker 1 on; -1 when there is not one for each, or when all are dealt.
+  int next();
+
+private:
+  cpu_set_t left;
+  int cpu = 0;
+};
 
 } // namespace smelt::runtime

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <optional>
 #include <sched.h>
 #include <system_error>
 
@@ -34,42 +35,66 @@ private:
   sigset_t before;
 };
 
-// Moves new threads to CPUs of their own, when there is one for each, and leaves them free to go elsewhere.
-// Some kernels start a thread on its creator's CPU although another is idle, and the two share it for tens of
-// milliseconds: threads that wait for each other by yielding have always just run, too lately to be moved.
-class Spread {
-public:
-  explicit Spread(int32_t workers) {
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
-      cpus = startingCpus(allowed, sched_getcpu(), workers);
-    }
-  }
+} // namespace
 
-  void place(int32_t worker, std::thread &thread) const {
-    if (cpus.empty()) {
+// Keeps every worker, the caller's thread among them, to a CPU of its own while it is in scope, if there is
+// exactly one for each; afterwards all may go wherever the caller might. Some kernels start a thread on its
+// creator's CPU, or wake it on its waker's, although another is idle: so do guests whose idle CPUs the host
+// has taken back. The two then share it for tens of milliseconds, since threads that wait for each other by
+// yielding have always just run, too lately to be moved.
+class ThreadPool::Placement {
+public:
+  explicit Placement(ThreadPool &pool) : pool(pool) {
+    int current = sched_getcpu();
+    if (pool.threads.empty() || sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
       return;
     }
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpus[size_t(worker) - 1], &one);
-    if (pthread_setaffinity_np(thread.native_handle(), sizeof one, &one) == 0) {
-      pthread_setaffinity_np(thread.native_handle(), sizeof allowed, &allowed);
+    CpuDealer dealer(allowed, current, pool.workers());
+    while (placed < pool.threads.size()) {
+      int cpu = dealer.next();
+      if (cpu < 0 || !confine(pool.threads[placed].native_handle(), cpu)) {
+        return; // which only makes things slower
+      }
+      ++placed;
+    }
+    confine(pthread_self(), current);
+  }
+  Placement(const Placement &) = delete;
+  ~Placement() {
+    for (size_t i = 0; i < placed; ++i) {
+      pthread_setaffinity_np(pool.threads[i].native_handle(), sizeof allowed, &allowed);
+    }
+    if (placed > 0) {
+      pthread_setaffinity_np(pthread_self(), sizeof allowed, &allowed);
     }
   }
 
 private:
+  static bool confine(pthread_t thread, int cpu) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return pthread_setaffinity_np(thread, sizeof one, &one) == 0;
+  }
+
+  ThreadPool &pool;
   cpu_set_t allowed;
-  std::vector<int> cpus;
+  size_t placed = 0; // threads
 };
 
-} // namespace
-
-template <typename Done> void ThreadPool::await(std::atomic<uint32_t> &value, Done done) {
+template <typename Done> bool ThreadPool::spin(const std::atomic<uint32_t> &value, Done done) {
   for (int i = 0; i < spins; ++i) {
     if (done(value.load(std::memory_order_acquire))) {
-      return;
+      return true;
     }
     pause();
+  }
+  return false;
+}
+
+template <typename Done> void ThreadPool::await(std::atomic<uint32_t> &value, Done done) {
+  if (spin(value, done)) {
+    return;
   }
   for (uint32_t seen; !done(seen = value.load(std::memory_order_acquire));) {
     value.wait(seen, std::memory_order_acquire);
@@ -79,17 +104,16 @@ template <typename Done> void ThreadPool::await(std::atomic<uint32_t> &value, Do
 Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int32_t workers) {
   std::unique_ptr<ThreadPool> pool(new ThreadPool);
   SignalsBlocked guard;
-  Spread spread(workers);
   pool->threads.reserve(size_t(workers) - 1);
   for (int32_t worker = 1; worker < workers; ++worker) {
     try {
       pool->threads.emplace_back([raw = pool.get(), worker] { raw->work(worker); });
-      spread.place(worker, pool->threads.back());
     } catch (const std::system_error &error) {
       return fail(SMELT_memory, fmt::format("thread {} of {} cannot be started: {}; ask for fewer threads",
                                             worker + 1, workers, error.what()));
     }
   }
+  Placement placement(*pool); // they start where they are to run
   return pool;
 }
 
@@ -111,6 +135,10 @@ void ThreadPool::run(Task newTask, void *newContext) {
   context = newContext;
   arrivalsBefore = arrivals.load(std::memory_order_relaxed);
   running.store(uint32_t(count - 1), std::memory_order_relaxed);
+  std::optional<Placement> placement;
+  if (asleep.load(std::memory_order_relaxed) == threads.size()) { // others spin where they are to run
+    placement.emplace(*this);
+  }
   launch.fetch_add(1, std::memory_order_release);
   launch.notify_all();
   newTask(newContext, 0, count);
@@ -119,7 +147,12 @@ void ThreadPool::run(Task newTask, void *newContext) {
 
 void ThreadPool::work(int32_t worker) {
   for (uint32_t seen = 0;;) {
-    await(launch, [seen](uint32_t now) { return now != seen; });
+    auto isNext = [seen](uint32_t now) { return now != seen; };
+    if (!spin(launch, isNext)) {
+      asleep.fetch_add(1, std::memory_order_relaxed);
+      await(launch, isNext);
+      asleep.fetch_sub(1, std::memory_order_relaxed);
+    }
     ++seen;
     if (stopping) {
       return;

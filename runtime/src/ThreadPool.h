@@ -18,7 +18,8 @@ public:
   using Task = void (*)(void *context, int32_t worker, int32_t workers);
 
   // `workers` counts the caller. Where they are as many as the CPUs the caller may use, each starts on one of
-  // its own; all may go wherever the caller may. SMELT_memory when a thread cannot be started.
+  // its own, and is kept to one during a run that finds the others asleep; otherwise all may go wherever the
+  // caller may. SMELT_memory when a thread cannot be started.
   static Result<std::unique_ptr<ThreadPool>> create(int32_t workers);
   ~ThreadPool();
 
@@ -41,7 +42,9 @@ public:
 
 private:
   ThreadPool() = default;
+  class Placement;
   void work(int32_t worker);
+  template <typename Done> static bool spin(const std::atomic<uint32_t> &value, Done done);
   template <typename Done> static void await(std::atomic<uint32_t> &value, Done done);
 
   Task task = nullptr;
@@ -53,6 +56,7 @@ private:
   alignas(64) std::atomic<uint32_t> launch{0};
   alignas(64) std::atomic<uint32_t> running{0};
   alignas(64) std::atomic<uint32_t> arrivals{0};
+  alignas(64) std::atomic<uint32_t> asleep{0}; // workers that wait for a launch and do not spin
 };
 
 } // namespace smelt::runtime
