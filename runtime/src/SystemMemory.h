@@ -5,12 +5,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace smelt::runtime {
 
 // Bytes this process may still allocate: MemAvailable, lowered to what is left in each memory cgroup (v1 or
 // v2) around the process, whose reclaimable page cache counts as free. UINT64_MAX when nothing is known.
 uint64_t availableMemory();
+
+// The files of a memory cgroup: its limit and what it uses, the page cache included.
+struct MemoryGroupFiles {
+  const char *limit, *usage;
+};
+// The least of `least` and what is left in the cgroup of a folder, on a machine with so many bytes.
+uint64_t leastAvailable(uint64_t least, uint64_t machine, const std::string &folder,
+                        const MemoryGroupFiles &files);
 
 // The most memory this process has held at once, VmHWM: its own, and what it has touched of mapped files. 0
 // when the system does not say.

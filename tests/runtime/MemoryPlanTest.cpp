@@ -7,6 +7,8 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstring>
+#include <fstream>
 
 using namespace smelt::tests;
 using namespace smelt::runtime;
@@ -99,4 +101,42 @@ TEST_CASE("Some CPU is usable") {
 TEST_CASE("Some memory is available, less than exists") {
   CHECK(availableMemory() > 1 << 20);
   CHECK(availableMemory() < uint64_t(1) << 50);
+}
+
+TEST_CASE("A group leaves its limit less what it uses other than page cache") {
+  TemporaryFolder folder;
+  std::string path = folder.write("memory.stat", "anon 70\ninactive_file 10\nactive_file 20\n");
+  path.resize(path.rfind('/'));
+  auto left = [&](uint64_t least, const std::string &limit, const std::string &usage) {
+    folder.write("memory.max", limit + "\n");
+    folder.write("memory.current", usage + "\n");
+    return leastAvailable(least, 1000, path, {"memory.max", "memory.current"});
+  };
+  CHECK(left(900, "200", "100") == 130);
+  CHECK(left(120, "200", "100") == 120); // the machine has less
+  CHECK(left(90, "200", "100") == 90);   // plain from the usage
+  CHECK(left(900, "max", "100") == 900); // no limit
+  CHECK(left(900, "2000", "x") == 900);  // plain from the limit: nothing else is read
+  CHECK(left(900, "1500", "x") == 900);  // unknown usage
+  CHECK(left(900, "950", "100") == 880);
+  CHECK(left(900, "100", "200") == 0);
+  CHECK(leastAvailable(900, 1000, path + "/none", {"memory.max", "memory.current"}) == 900);
+}
+
+TEST_CASE("Large pages are counted as the system counts them") {
+  Result<Memory> memory = Memory::allocate(uint64_t(16) << 20, "a test");
+  REQUIRE(memory.ok());
+  CHECK(hugePageBytes(memory->data(), memory->size()) == 0);
+  std::memset(memory->data(), 1, memory->size());
+  std::ifstream in("/proc/self/smaps");
+  uint64_t expected = 0, begin = 0, end = 0, kilobytes = 0;
+  auto at = reinterpret_cast<uintptr_t>(memory->data());
+  for (std::string line; std::getline(in, line);) {
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) != 2 && begin < at + memory->size() && at < end &&
+        std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kilobytes) == 1) {
+      expected += kilobytes * 1024;
+    }
+  }
+  CHECK(hugePageBytes(memory->data(), memory->size()) == std::min<uint64_t>(expected, memory->size()));
+  CHECK(hugePageBytes(memory->data() + 100, 1000) <= 1000);
 }

@@ -56,6 +56,11 @@ Status RunModel::openWeights(const std::vector<std::string> &paths) {
 }
 
 Status RunModel::preload() {
+  smelt_memory memory;
+  smelt_session_get_memory(session.get(), &memory);
+  if (memory.packed_weights > 0) {
+    return success(); // packing has read them, or a cache is mapped
+  }
   if (smelt_weights_bytes(weights.get()) > smelt_available_memory()) {
     return success(); // reading ahead would only push out what was read before
   }
