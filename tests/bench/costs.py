@@ -49,17 +49,34 @@ def respec(text, layers, visits):
 
 def seconds_of(repeats, call):
     """The median of the wall clock, after a first call that fills caches."""
-    call()
-    samples = []
-    for _ in range(repeats):
+
+    def whole():
         begin = time.perf_counter()
         call()
-        samples.append(time.perf_counter() - begin)
-    return statistics.median(samples)
+        return time.perf_counter() - begin
+
+    return median_of(repeats, whole)
+
+
+def median_of(repeats, measure):
+    measure()
+    return statistics.median(measure() for _ in range(repeats))
 
 
 def silent(*command):
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def first_byte_seconds(*command):
+    """From before the process is started to the first byte it prints."""
+    begin = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        printed = process.stdout.read(1)
+        seconds = time.perf_counter() - begin
+        process.stdout.read()
+    if not printed or process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return seconds
 
 
 def compile_costs(arguments, name, dtype):
@@ -97,22 +114,24 @@ def read_seconds(arguments, path, size):
 
 
 def start_costs(arguments, files, name, dtype):
-    """Seconds of a whole process that makes one token, and the memory it took."""
+    """Seconds of a process to its first token and to its end, and the memory it took."""
     shape = shapes.read_shape(shapes.SPECS[name])
     files.prepare(name, dtype, shape, [])
     artifact, weights = files.model(name, dtype)
     cache = files.folder / f"{name}-{dtype}.packed"
     run = [arguments.build / "bin/smelt-run", artifact, "--weights", weights, "--tokens", "1", "--max-new-tokens", "1", "--threads", str(arguments.threads)]
-    packing = seconds_of(1, lambda: silent(*run))
+    packing = median_of(1, lambda: first_byte_seconds(*run))
     touched = shapes.work(shape, dtype, kv_bytes=0, sequences=1, first=0, tokens=1, steps=1,
                           distinct=shape.top_k * len(shape.executed), passes=1).bytes
     try:
-        cached = seconds_of(arguments.repeats, lambda: silent(*run, f"--weights-cache={cache}"))
+        with_cache = [*run, f"--weights-cache={cache}"]
+        cached = median_of(arguments.repeats, lambda: first_byte_seconds(*with_cache))
+        whole = seconds_of(arguments.repeats, lambda: silent(*with_cache))
         reading = read_seconds(arguments, cache, int(touched))
     finally:
         cache.unlink(missing_ok=True)
     memory = json.loads(subprocess.run([*run, "--json"], check=True, capture_output=True, text=True).stdout)["memory"]
-    return packing, cached, touched, reading, memory
+    return packing, cached, whole, touched, reading, memory
 
 
 def main():
@@ -128,13 +147,13 @@ def main():
                 ratios = f"{seconds / base[1]:6.2f} {size / base[2]:6.3f}" if what != name else ""
                 print(f"{name:18} {dtype:5} {what:26} {seconds:8.2f} {size / 1024:8.0f} {ratios}", flush=True)
     print("\nfirst token of a new process: packing the weights, or with them packed in a cache file, against reading what is touched")
-    print(f"{'model':18} {'dtype':5} {'packing s':>10} {'cached s':>9} {'touched MB':>11} {'reading s':>10} {'ratio':>6}")
+    print(f"{'model':18} {'dtype':5} {'packing s':>10} {'cached s':>9} {'to its end':>10} {'touched MB':>11} {'reading s':>10} {'ratio':>6}")
     memories = []
     for name in arguments.model:
         for dtype in arguments.dtype:
-            packing, cached, touched, reading, memory = start_costs(arguments, files, name, dtype)
+            packing, cached, whole, touched, reading, memory = start_costs(arguments, files, name, dtype)
             memories.append((name, dtype, memory))
-            print(f"{name:18} {dtype:5} {packing:10.2f} {cached:9.3f} {touched / 1e6:11.0f} {reading:10.3f} {cached / reading:6.2f}", flush=True)
+            print(f"{name:18} {dtype:5} {packing:10.2f} {cached:9.4f} {whole:10.4f} {touched / 1e6:11.0f} {reading:10.4f} {cached / reading:6.2f}", flush=True)
     print("\npeak memory of the run that packs, MB")
     print(f"{'model':18} {'dtype':5} {'packed':>8} {'session':>8} {'peak':>8} {'over both':>10} {'predicted':>10} {'ratio':>6}")
     for name, dtype, memory in memories:
