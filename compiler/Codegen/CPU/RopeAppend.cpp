@@ -9,6 +9,9 @@ namespace smelt::codegen::cpu {
 
 namespace {
 
+// Of fewer tokens each is shared out by itself: most are of sequences of their own.
+constexpr int64_t kFewTokens = 64;
+
 // The rotated form of one head: pairs (i, i + d/2) turned by the angle whose cosine and sine are in `rope`.
 // scale is a factor of every element (the inverse RMS) and weight(begin, length) its norm weights.
 struct Rotation {
@@ -101,7 +104,7 @@ int64_t emitRopeAppend(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
     }
     return r;
   };
-  frame.claim(tokens, {}, [&](Value token, ValueRange) {
+  auto append = [&](Value token) {
     Value row = e.at(qkv, e.f32(), e.mul(token, q + 2 * kv));
     Value keyRow = e.at(row, e.f32(), q), valueRow = e.at(row, e.f32(), q + kv);
     Value position = e.loadI32(positions, token), sequence = e.loadI32(sequences, token);
@@ -125,6 +128,12 @@ int64_t emitRopeAppend(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
       appendValue(e, shape, e.at(valueRow, e.f32(), offset),
                   e.at(values, element, e.add(cache, e.mul(position, d))));
     });
+  };
+  // Keys of neighbours share lines of the cache: in a prompt one worker takes as many as a panel has.
+  Value together = e.select(e.less(tokens, kFewTokens), e.c(1), e.c(kPositionBlock));
+  frame.claim(e.div(e.sub(e.add(tokens, together), e.c(1)), together), {}, [&](Value unit, ValueRange) {
+    Value first = e.mul(unit, together);
+    e.loop(first, e.min(e.add(first, together), tokens), 1, append);
     return Values();
   });
   return (d * 4 + 63) / 64 * 64;
