@@ -85,7 +85,7 @@ int64_t emitExpertsGateUp(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
 
 int64_t emitExpertsDown(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t hidden = k.param("hidden"), width = k.param("expert_hidden");
-  RowBlock block(e, width, k.weightType());
+  RowBlock block(e, width, k.weightType(), RowSource::matrix);
   PanelProduct product(e, block, width, k.weightType(), 1, RowCounts::oftenFew);
   PanelUnits units(hidden, 1);
   RoutingPlan plan{k.param("experts"), k.param("top_k"), frame.binding(1)};
@@ -94,12 +94,14 @@ int64_t emitExpertsDown(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   Value productScratch = e.at(memory, e.builder.getI8Type(), block.bytes());
 
   auto fill = [&](Value slot, Value rows) {
-    block.copyRows(memory, rows, h, e.c(width), [&](Value row) { return e.add(slot, row); });
+    if (!block.inPlace()) {
+      block.copyRows(memory, rows, h, e.c(width), [&](Value row) { return e.add(slot, row); });
+    }
   };
   auto compute = [&](const ExpertUnit &unit, const ExpertUnit &next, Value slot, Value rows) {
     Value weight = expertWeight(e, downs, unit.expert);
     Value following = product.panel(expertWeight(e, downs, next.expert), units.first(e, next.column));
-    product.run({memory,
+    product.run({block.inPlace() ? e.at(h, e.f32(), e.mul(slot, width)) : memory,
                  rows,
                  {weight},
                  units.first(e, unit.column),

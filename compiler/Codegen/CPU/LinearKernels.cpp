@@ -154,7 +154,7 @@ int64_t emitNormLinear(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
 
 int64_t emitLinearResidual(Emitter &e, KernelFrame &frame, const KernelDesc &k) {
   int64_t in = k.param("in"), out = k.param("out");
-  RowBlock block(e, in, k.weightType());
+  RowBlock block(e, in, k.weightType(), RowSource::matrix);
   PanelProduct product(e, block, in, k.weightType(), 1);
   PanelUnits units(out, 1);
   Value a = frame.binding(0), weight = frame.binding(1), xIn = frame.binding(2), xOut = frame.binding(3);
@@ -163,10 +163,12 @@ int64_t emitLinearResidual(Emitter &e, KernelFrame &frame, const KernelDesc &k) 
   Value productScratch = e.at(memory, e.builder.getI8Type(), block.bytes());
 
   auto fill = [&](Value first, Value rows, Value) {
-    block.copyRows(memory, rows, a, e.c(in), [&](Value row) { return e.add(first, row); });
+    if (!block.inPlace()) {
+      block.copyRows(memory, rows, a, e.c(in), [&](Value row) { return e.add(first, row); });
+    }
   };
   auto compute = [&](Value first, Value rows, Value unit, Value next) {
-    product.run({memory,
+    product.run({block.inPlace() ? e.at(a, e.f32(), e.mul(first, in)) : memory,
                  rows,
                  {weight},
                  units.first(e, unit),

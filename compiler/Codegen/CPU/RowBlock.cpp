@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kBlockBytes = 384 * 1024;
 constexpr int64_t kMostRows = 96;
 constexpr int64_t kLineBytes = 64;
+// Rows so far apart, or a multiple of it, share an eighth of the L1 cache's sets or fewer.
+constexpr int64_t kFewSetsBytes = 512;
 // Words of a block of integers: two in each.
 constexpr int64_t kBlockWords = kQuantBlock / 2;
 constexpr int32_t kAbsolute = 0x7fffffff;               // all bits of an f32 but its sign
@@ -25,7 +27,7 @@ constexpr int32_t kNaN = 0x7fc00000;
 constexpr int32_t kRounding = 0x4b400000;
 } // namespace
 
-RowBlock::RowBlock(Emitter &e, int64_t k, WeightType weights) : e(e), depth(k) {
+RowBlock::RowBlock(Emitter &e, int64_t k, WeightType weights, RowSource source) : e(e), depth(k) {
   form = weights == WeightType::i8                       ? Form::integers
          : e.isa.bf16_dot && weights == WeightType::bf16 ? Form::bf16
                                                          : Form::f32;
@@ -36,6 +38,13 @@ RowBlock::RowBlock(Emitter &e, int64_t k, WeightType weights) : e(e), depth(k) {
   int64_t tallest = e.isa.weightTiles(weights, RowCounts::usuallyMany).front().rows;
   rows = std::min(kMostRows, kBlockBytes / (padded * element)) / tallest * tallest;
   rows = std::max(rows, tallest);
+  // Where the rows of a tile would not compete for few sets of the L1 cache, nor pairs of bf16 weights read
+  // the element behind a row.
+  bool apart = k * element % kFewSetsBytes != 0, pairs = weights == WeightType::bf16;
+  if (source == RowSource::matrix && form == Form::f32 && apart && !(pairs && k % 2)) {
+    in_place = true;
+    padded = k;
+  }
 }
 
 int64_t RowBlock::quantBlocks() const { return (depth + kQuantBlock - 1) / kQuantBlock; }
@@ -45,6 +54,9 @@ int64_t RowBlock::rowWords() const {
 }
 
 int64_t RowBlock::bytes() const {
+  if (in_place) {
+    return 0;
+  }
   int64_t beside = form == Form::integers ? quantBlocks() * kQuantBlock * 4 : 0;
   return rows * padded * (holdsBf16() ? 2 : 4) + beside;
 }

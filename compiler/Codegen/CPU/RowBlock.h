@@ -11,14 +11,19 @@
 
 namespace smelt::codegen::cpu {
 
+// Where rows come from: any that are asked for, or those of a matrix in memory one after the other.
+enum class RowSource { gathered, matrix };
+
 class RowBlock {
 public:
   // Rows of `k` elements that meet weights of the given type.
-  RowBlock(Emitter &e, int64_t k, WeightType weights);
+  RowBlock(Emitter &e, int64_t k, WeightType weights, RowSource source = RowSource::gathered);
 
   int64_t capacity() const { return rows; } // rows it holds
   int64_t bytes() const;                    // of scratch it takes, a multiple of 64
   int64_t stride() const { return padded; } // elements from one row to the next; those past k are zero
+  // Whether a matrix's rows are multiplied where they are, unchanged: nothing is copied.
+  bool inPlace() const { return in_place; }
   bool holdsBf16() const { return form == Form::bf16; }
   Type element() { return holdsBf16() ? e.bf16() : e.f32(); } // of integers: two
   Value row(Value block, Value index) { return e.at(block, element(), e.mul(index, padded)); }
@@ -60,6 +65,7 @@ private:
   Emitter &e;
   int64_t depth; // k
   Form form;
+  bool in_place = false;
   int64_t padded;
   int64_t rows;
 };
