@@ -94,6 +94,10 @@ double Bench::time(const std::function<void()> &work, int runs) const {
   return median(seconds);
 }
 
+std::string counted(uint64_t count, const std::string &what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 void skip(nlohmann::ordered_json &results, const std::string &what, const std::string &why) {
   fmt::print("  skipped: {}: {}\n", what, why);
   results["skipped"].push_back({{"what", what}, {"why", why}});

@@ -60,6 +60,9 @@ private:
   runtime::cuda::OwnedEvent begin, end;
 };
 
+// "1 block", "4 blocks"
+std::string counted(uint64_t count, const std::string &what);
+
 // Says, and keeps in `results`, that something is not measured here.
 void skip(nlohmann::ordered_json &results, const std::string &what, const std::string &why);
 

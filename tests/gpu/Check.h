@@ -27,6 +27,7 @@ struct LimitOptions {
   std::string device = "cuda";
   uint64_t readBytes = uint64_t(4) << 30; // fewer than 2^34
   uint32_t barrierRounds = 1000;          // of all blocks of a grid, in one launch
+  std::string kernels;                    // a file of smelt-gpu-kernels, or none
   // Q, K and V in one, O, and the router of the 1.6B cell.
   std::vector<ProductShape> products = {{64, 2272, 1848},   {64, 1848, 1512},   {64, 504, 1848},
                                         {2048, 2272, 1848}, {2048, 1848, 1512}, {2048, 504, 1848}};

@@ -115,8 +115,9 @@ double measureEdges(const Bench &bench, const char *ptx, const std::string &edge
     double seconds =
         nodeSeconds(bench, bench.function(module, counts ? "add_one" : "nothing"), counts, launch);
     const char *work = counts ? "a number read and written" : "nothing";
-    fmt::print("  a node of a graph, {} edges, {}: {:.2f} us\n", edges, work, seconds * 1e6);
-    results.push_back({{"edges", edges}, {"work", work}, {"seconds", seconds}});
+    std::string what = fmt::format("a node of a graph, {} edges, {}", edges, work);
+    fmt::print("  {}: {:.2f} us\n", what, seconds * 1e6);
+    results.push_back({{"what", what}, {"edges", edges}, {"work", work}, {"seconds", seconds}});
     empty = counts ? empty : seconds;
   }
   return empty;

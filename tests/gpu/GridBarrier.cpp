@@ -151,9 +151,13 @@ void measureGridBarrier(const Bench &bench, uint32_t rounds, ordered_json &resul
   for (bool exchange : {false, true}) {
     double seconds = barrier.seconds(exchange);
     const char *work = exchange ? "a number of every block to all" : "nothing";
-    fmt::print("  a barrier of {} blocks, {}: {:.2f} us\n", bench.multiprocessors(), work, seconds * 1e6);
-    results["grid_barriers"].push_back(
-        {{"blocks", bench.multiprocessors()}, {"rounds", rounds}, {"work", work}, {"seconds", seconds}});
+    std::string what = fmt::format("a barrier of {}, {}", counted(bench.multiprocessors(), "block"), work);
+    fmt::print("  {}: {:.2f} us\n", what, seconds * 1e6);
+    results["grid_barriers"].push_back({{"what", what},
+                                        {"blocks", bench.multiprocessors()},
+                                        {"rounds", rounds},
+                                        {"work", work},
+                                        {"seconds", seconds}});
   }
 }
 

@@ -36,6 +36,9 @@ Limits measureLimits(const LimitOptions &options, nlohmann::ordered_json &result
   part("nodes of a graph", [&] { limits.secondsPerGraphNode = measureGraphNodes(bench, results); });
   part("barrier of a grid", [&] { measureGridBarrier(bench, options.barrierRounds, results); });
   part("products", [&] { measureProducts(bench, options.products, results); });
+  if (!options.kernels.empty()) {
+    part("rows by how many warps", [&] { measureGemv(bench, options.kernels, results); });
+  }
   return limits;
 }
 

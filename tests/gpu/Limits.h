@@ -23,4 +23,7 @@ void measureGridBarrier(const Bench &bench, uint32_t rounds, nlohmann::ordered_j
 void measureProducts(const Bench &bench, const std::vector<ProductShape> &shapes,
                      nlohmann::ordered_json &results);
 
+// How fast the kernels of this file, which smelt-gpu-kernels made, read weights that no cache holds (`gemv`).
+void measureGemv(const Bench &bench, const std::string &path, nlohmann::ordered_json &results);
+
 } // namespace smelt::gpu

@@ -43,6 +43,8 @@ int main(int argc, char **argv) {
   app.add_option("--barrier-rounds", limitOptions.barrierRounds, "Times that the blocks of a grid meet")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
+  app.add_option("--kernels", limitOptions.kernels,
+                 "Kernels that smelt-gpu-kernels made: time how their warps share rows");
   app.add_option_function<std::vector<std::string>>(
          "--products",
          [&](const std::vector<std::string> &texts) {

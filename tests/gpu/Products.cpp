@@ -182,8 +182,10 @@ void measureProducts(const Bench &bench, const std::vector<ProductShape> &shapes
         skip(results, shape.text() + ", " + alignment.text(), "cuBLASLt has no algorithm for it");
         continue;
       }
-      fmt::print("  {}, {}: {:.2f} us\n", shape.text(), alignment.text(), *seconds * 1e6);
-      results["products"].push_back({{"rows", shape.rows},
+      std::string what = fmt::format("cuBLASLt {}, {}", shape.text(), alignment.text());
+      fmt::print("  {}: {:.2f} us\n", what, *seconds * 1e6);
+      results["products"].push_back({{"what", what},
+                                     {"rows", shape.rows},
                                      {"outputs", shape.outputs},
                                      {"depth", shape.depth},
                                      {"aligned", alignment.text()},

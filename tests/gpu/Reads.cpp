@@ -257,7 +257,8 @@ private:
   unsigned blocksFor(unsigned perProcessor, uint64_t most) const {
     return unsigned(std::min<uint64_t>(std::max<uint64_t>(1, most), perProcessor * bench.multiprocessors()));
   }
-  void note(double bytesPerSecond, const std::string &how) {
+  void note(double bytesPerSecond, const std::string &how, uint64_t bytes) {
+    fmt::print("  reading {} MiB by {}: {:.1f} GB/s\n", bytes >> 20, how, bytesPerSecond * 1e-9);
     if (bytesPerSecond > highest.bytesPerSecond) {
       highest = {bytesPerSecond, how};
     }
@@ -302,11 +303,12 @@ void Reader::byLoads(unsigned perProcessor, ordered_json &results) {
   DevicePtr from = memory.address(), to = sums.address();
   void *parameters[] = {&from, &count, &to};
   double speed = rate(bench.function(module, "read"), {blocks, threads}, parameters, count * 16);
-  fmt::print("  read {:>5} MiB by loads, {} blocks a multiprocessor: {:.1f} GB/s\n", count * 16 >> 20,
-             perProcessor, speed * 1e-9);
-  results.push_back(
-      {{"bytes", count * 16}, {"blocks_per_multiprocessor", perProcessor}, {"bytes_per_second", speed}});
-  note(speed, fmt::format("loads, {} blocks a multiprocessor", perProcessor));
+  std::string how = fmt::format("loads, {} a multiprocessor", counted(perProcessor, "block"));
+  note(speed, how, count * 16);
+  results["reads"].push_back({{"what", "reading by " + how},
+                              {"bytes", count * 16},
+                              {"blocks_per_multiprocessor", perProcessor},
+                              {"bytes_per_second", speed}});
 }
 
 void Reader::byBulkCopies(const OwnedModule &bulk, unsigned perProcessor, unsigned pieceBytes,
@@ -315,7 +317,10 @@ void Reader::byBulkCopies(const OwnedModule &bulk, unsigned perProcessor, unsign
   auto slots = unsigned(std::min<uint64_t>(mostSlots, ring / pieceBytes));
   auto pieces = unsigned(memory.size() / pieceBytes);
   if (slots == 0 || pieces == 0) {
-    return;
+    return skip(results,
+                fmt::format("reading by bulk copies of {} KiB, {} a multiprocessor", pieceBytes >> 10,
+                            counted(perProcessor, "block")),
+                slots ? "there are fewer bytes to read" : "its shared memory is smaller");
   }
   Function kernel = bench.function(bulk, "bulk");
   LaunchShape shape{blocksFor(perProcessor, pieces), bulkThreads, slots * pieceBytes};
@@ -326,16 +331,15 @@ void Reader::byBulkCopies(const OwnedModule &bulk, unsigned perProcessor, unsign
   void *parameters[] = {&from, &pieces, &pieceBytes, &slots, &to};
   uint64_t bytes = uint64_t(pieces) * pieceBytes;
   double speed = rate(kernel, shape, parameters, bytes);
-  fmt::print("  read {:>5} MiB by bulk copies of {} KiB, {} in flight a block, {} blocks a multiprocessor: "
-             "{:.1f} GB/s\n",
-             bytes >> 20, pieceBytes >> 10, slots, perProcessor, speed * 1e-9);
-  results.push_back({{"bytes", bytes},
-                     {"copy_bytes", pieceBytes},
-                     {"copies_in_flight", slots},
-                     {"blocks_per_multiprocessor", perProcessor},
-                     {"bytes_per_second", speed}});
-  note(speed, fmt::format("bulk copies of {} KiB, {} in flight a block, {} blocks a multiprocessor",
-                          pieceBytes >> 10, slots, perProcessor));
+  std::string how = fmt::format("bulk copies of {} KiB, {} in flight a block, {} a multiprocessor",
+                                pieceBytes >> 10, slots, counted(perProcessor, "block"));
+  note(speed, how, bytes);
+  results["bulk_reads"].push_back({{"what", "reading by " + how},
+                                   {"bytes", bytes},
+                                   {"copy_bytes", pieceBytes},
+                                   {"copies_in_flight", slots},
+                                   {"blocks_per_multiprocessor", perProcessor},
+                                   {"bytes_per_second", speed}});
 }
 
 } // namespace
@@ -343,13 +347,13 @@ void Reader::byBulkCopies(const OwnedModule &bulk, unsigned perProcessor, unsign
 double measureReads(const Bench &bench, uint64_t bytes, ordered_json &results) {
   Reader reader(bench, bytes);
   for (unsigned perProcessor : {1U, 2U, 4U}) {
-    reader.byLoads(perProcessor, results["reads"]);
+    reader.byLoads(perProcessor, results);
   }
   if (bench.device->computeCapability >= 90) {
     OwnedModule bulk = bench.load(bulkCopies);
     for (unsigned pieceKiB : {16U, 32U, 64U}) {
       for (unsigned perProcessor : {1U, 2U}) {
-        reader.byBulkCopies(bulk, perProcessor, pieceKiB << 10, results["bulk_reads"]);
+        reader.byBulkCopies(bulk, perProcessor, pieceKiB << 10, results);
       }
     }
   } else {

@@ -8,10 +8,11 @@
 set -euo pipefail
 
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=$source/build target=cuda:sm_90a out=gpu-kit tokens=40 numbers= speed= ptx=
+build=$source/build target=cuda:sm_90a out=gpu-kit tokens=40 numbers= speed= ptx= gemv=1848,616,8,1512,1848
 usage() {
   echo "usage: prepare.sh [--build FOLDER] [--target cuda:ARCH,...] [--out FOLDER] [--ptx-only]
-                  [--numbers SPEC,...] [--speed SPEC,...]   defaults: all of specs/tests; 100M to 1.6B cells" >&2
+                  [--numbers SPEC,...] [--speed SPEC,...]   defaults: all of specs/tests; 100M to 1.6B cells
+                  [--gemv HIDDEN,EXPERT_HIDDEN,TOP_K,IN,OUT]   of the kernels timed alone, default: the 1.6B cell's" >&2
   exit 2
 }
 while [ $# -gt 0 ]; do
@@ -21,13 +22,14 @@ while [ $# -gt 0 ]; do
   --out) out=$2 ;;
   --numbers) numbers=$2 ;;
   --speed) speed=$2 ;;
+  --gemv) gemv=$2 ;;
   --ptx-only) ptx=--ptx-only && shift && continue ;;
   *) usage ;;
   esac
   shift 2 || usage
 done
-smeltc=$build/bin/smeltc interpret=$build/bin/smelt-interpret
-for program in "$smeltc" "$interpret"; do
+smeltc=$build/bin/smeltc interpret=$build/bin/smelt-interpret kernels=$build/bin/smelt-gpu-kernels
+for program in "$smeltc" "$interpret" "$kernels"; do
   [ -x "$program" ] || { echo "prepare.sh: $program is missing; build it, or name the build folder with --build" >&2; exit 2; }
 done
 [ -n "$numbers" ] || numbers=$(echo "$source"/specs/tests/*.toml | tr ' ' ,)
@@ -79,6 +81,11 @@ for spec in $speed; do
   cp "$spec" "$out/speed/"
   echo "prepared $(basename "$spec" .toml)"
 done
+
+IFS=, read -r hidden expert_hidden top_k in out_size <<<"$gemv"
+"$kernels" "$out/kernels.json" --target "${target%%,*}" --hidden "$hidden" --expert-hidden "$expert_hidden" \
+  --top-k "$top_k" --in "$in" --out "$out_size"
+echo "prepared kernels"
 
 size=$(du -sm "$out" | cut -f1)
 echo "$out: $size MiB"

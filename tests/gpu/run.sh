@@ -45,6 +45,7 @@ speed=()
 for artifact in "$kit"/speed/*.smelt; do
   [ -e "$artifact" ] && speed+=("$artifact")
 done
+[ ! -e "$kit/kernels.json" ] || arguments=(--kernels "$kit/kernels.json" ${arguments[@]:+"${arguments[@]}"})
 status=0
 "$check" --device "$device" --numbers "$kit/numbers" ${speed[@]:+--speed "${speed[@]}"} --json "$out" \
   ${arguments[@]:+"${arguments[@]}"} || status=$?

@@ -25,18 +25,12 @@ def rows(results):
 def limits(results):
     reads = results.get("read_rate")
     if reads:
-        yield f"reads {reads['bytes_per_second'] * 1e-9:.0f} GB/s at most, by {reads['how']}"
-    for copies in results.get("bulk_reads") or []:
-        yield (f"bulk copies of {copies['copy_bytes'] >> 10} KiB, {copies['copies_in_flight']} in flight a block, "
-               f"{copies['blocks_per_multiprocessor']} blocks a multiprocessor: "
-               f"{copies['bytes_per_second'] * 1e-9:.0f} GB/s")
-    for node in results.get("graph_nodes") or []:
-        yield f"a node of a graph, {node['edges']} edges, {node['work']}: {node['seconds'] * 1e6:.2f} us"
-    for barrier in results.get("grid_barriers") or []:
-        yield f"a barrier of {barrier['blocks']} blocks, {barrier['work']}: {barrier['seconds'] * 1e6:.2f} us"
-    for product in results.get("products") or []:
-        yield (f"cuBLASLt {product['rows']} x {product['outputs']} x {product['depth']}, {product['aligned']}: "
-               f"{product['seconds'] * 1e6:.2f} us")
+        yield f"reads at most {reads['bytes_per_second'] * 1e-9:.0f} GB/s, by {reads['how']}"
+    for kind in ("reads", "bulk_reads", "graph_nodes", "grid_barriers", "products", "gemv"):
+        for limit in results.get(kind) or []:
+            numbers = [f"{limit['seconds'] * 1e6:.2f} us"] if "seconds" in limit else []
+            numbers += [f"{limit['bytes_per_second'] * 1e-9:.0f} GB/s"] if "bytes_per_second" in limit else []
+            yield f"{limit['what']}: {', '.join(numbers)}"
     for skipped in results["skipped"]:
         yield f"skipped: {skipped['what']}: {skipped['why']}"
 

@@ -32,11 +32,12 @@ Value expertMatrix(Emitter &e, Value table, Value expert, int64_t rows, int64_t 
 
 namespace {
 
-constexpr int64_t GATE_UP_WARPS = 4;
+// Of a block. Only measurements of the choice force another (tests/gpu).
+int64_t gateUpWarps(const KernelBuilder &kernel) { return kernel.has("warps") ? kernel.param("warps") : 4; }
 
 // 8 features of one (token, choice), the warps of a block each a share of the columns of both matrices.
 void emitFeatures(Emitter &e, StageFrame &frame, const KernelBuilder &kernel, Value slot) {
-  constexpr int64_t warps = GATE_UP_WARPS, threads = warps * WARP;
+  int64_t warps = gateUpWarps(kernel), threads = warps * WARP;
   int64_t hidden = kernel.param("hidden"), features = kernel.param("expert_hidden");
   Value blockRow = e.block(0), warp = e.warp();
   Value expert = e.readI32(frame.binding(1), slot);
@@ -88,8 +89,8 @@ void emitExpertsGateUpDirect(KernelBuilder &kernel) {
   kernel.parameters(width ? 9 : 5, width ? 2 : 1);
   StageShape launch{.x = {.fixed = blocks},
                     .y = {.fixed = sharedRows, .per_token = kernel.param("top_k")},
-                    .threads = GATE_UP_WARPS * WARP,
-                    .min_blocks = width ? 4 : 5};
+                    .threads = gateUpWarps(kernel) * WARP,
+                    .min_blocks = (width ? 16 : 20) / gateUpWarps(kernel)};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
     if (!width) {
       emitFeatures(e, frame, kernel, e.block(1));

@@ -146,7 +146,9 @@ void LinearResidual::emit(Emitter &e, StageFrame &frame, Value block, const Argu
 }
 
 void emitLinearResidualShort(KernelBuilder &kernel) {
-  LinearResidual product(kernel.param("in"), kernel.param("out"));
+  // Only measurements of the choice force it (tests/gpu).
+  int64_t rows = kernel.has("rows_per_warp") ? kernel.param("rows_per_warp") : 0;
+  LinearResidual product(kernel.param("in"), kernel.param("out"), rows);
   kernel.parameters(4, 2);
   StageShape launch{.x = product.grid(), .threads = product.shape.threads()};
   kernel.stage(launch, [&](Emitter &e, StageFrame &frame) {
