@@ -24,6 +24,20 @@ ProductShape parseProduct(const std::string &text) {
   return shape;
 }
 
+// Replaces the file of results: what there is of them.
+void save(const std::string &path, const nlohmann::ordered_json &results) {
+  if (path.empty()) {
+    return;
+  }
+  std::string partial = path + ".partial";
+  std::ofstream file(partial);
+  file << results.dump(2) << "\n";
+  file.close();
+  if (!file || std::rename(partial.c_str(), path.c_str()) != 0) {
+    throw std::runtime_error(path + ": cannot be written");
+  }
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -75,9 +89,11 @@ int main(int argc, char **argv) {
     limitOptions.device = options.device;
     limitOptions.readBytes = readMiB << 20;
     Limits limits = measureLimits(limitOptions, results);
+    save(json, results);
     if (!folder.empty()) {
       fmt::print("numbers\n");
       right = checkNumbers(folder, options.device, results);
+      save(json, results);
     }
     for (const std::string &artifact : artifacts) {
       try {
@@ -86,13 +102,11 @@ int main(int argc, char **argv) {
         fmt::print("  {}: {}\n", artifact, problem.what());
         results["problems"].push_back({{"what", artifact}, {"problem", problem.what()}});
       }
+      save(json, results);
     }
   } catch (const std::exception &problem) {
     fmt::print(stderr, "smelt-gpu-check: error: {}\n", problem.what());
     return 2;
-  }
-  if (!json.empty()) {
-    std::ofstream(json) << results.dump(2) << "\n";
   }
   return !right ? 1 : results.contains("problems") ? 3 : 0;
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Checks and times compiled models on a machine with a GPU, without LLVM: builds the runtime with CMake and the host's
 # compiler, compares every prepared case with its reference, measures the GPU's own limits, times decoding and prefill
-# with splat weights, and runs the strongest transformers baselines beside them. Prints one table; fails when a number
-# is wrong. prepare.sh makes the kit this needs.
+# with splat weights, and runs the strongest transformers baselines beside them. Prints one table. prepare.sh makes the
+# kit this needs. Exit status: 0, 1 a number is wrong, 2 nothing could be measured, 3 something could not, which the
+# table names. Results are written after each part, so a run that is cut off leaves what it had.
 #
 #   gpu-kit/source/tests/gpu/run.sh --kit gpu-kit [--quick] [--no-peers] [--out results.json]
 set -euo pipefail
@@ -32,11 +33,17 @@ while [ $# -gt 0 ]; do
   shift || usage
 done
 
+[ -d "$kit/numbers" ] || { echo "run.sh: $kit is no kit of prepare.sh: numbers/ is missing; name one with --kit" >&2; exit 2; }
+missing=$(for program in python3 $([ -n "$check" ] || echo cmake); do command -v "$program" >/dev/null || echo " $program"; done)
+[ -z "$missing" ] || { echo "run.sh: not found, needed:" $missing >&2; exit 2; }
+rm -f "$out" # what an earlier run measured is not this one's
+
 if [ -z "$check" ]; then
   build=${build:-$kit/build}
   echo "building in $build"
-  cmake -S "$kit" -B "$build" "-DCMAKE_BUILD_TYPE=$type" >"$kit/cmake.log"
-  cmake --build "$build" --target smelt-gpu-check smelt-run --parallel >"$kit/build.log" 2>&1 ||
+  cmake -S "$kit" -B "$build" "-DCMAKE_BUILD_TYPE=$type" >"$kit/cmake.log" ||
+    { echo "run.sh: CMake cannot configure the kit, see above and $kit/cmake.log" >&2; exit 2; }
+  cmake --build "$build" --target smelt-gpu-check smelt-run --parallel "$(nproc)" >"$kit/build.log" 2>&1 ||
     { grep -E -A3 "error|Error" "$kit/build.log" | head -40 >&2; echo "run.sh: the build failed, see $kit/build.log" >&2; exit 2; }
   check=$build/bin/smelt-gpu-check
 fi
@@ -51,9 +58,16 @@ status=0
   ${arguments[@]:+"${arguments[@]}"} || status=$?
 [ -e "$out" ] || exit "$status"
 
-# Peers come from Python; without torch the table says so.
+# Peers come from Python; without torch the table says so. A wrong number stays what the exit status tells first.
+notes=()
 if [ -n "$peers" ] && [ "${#speed[@]}" -gt 0 ]; then
-  python3 "$here/peer_bench.py" --device "$device" --specs "$kit"/speed/*.toml --results "$out" || status=$?
+  peer=0
+  if why=$(python3 -c 'import tomllib, torch' 2>&1); then
+    python3 "$here/peer_bench.py" --device "$device" --specs "$kit"/speed/*.toml --results "$out" || peer=$?
+  else
+    peer=3 notes+=("peers: ${why##*$'\n'}; they need Python 3.11 with torch, and --no-peers leaves them out")
+  fi
+  [ "$status" != 0 ] || status=$peer
 fi
-python3 "$here/table.py" "$out"
+python3 "$here/table.py" "$out" ${notes[@]:+"${notes[@]}"}
 exit "$status"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the results of run.sh as one table."""
+"""Prints the results of run.sh as one table: table.py RESULTS.json [what else was not measured]..."""
 import json
 import sys
 
@@ -48,7 +48,7 @@ def main():
     for case in wrong:
         print(f"  WRONG {case['case']} in steps of {case['chunk']} by {case['gemm']}: {case['problem']}")
     problems = [f"{p['what']}: {p['problem']}" for p in results.get("problems", [])]
-    for problem in problems + results.get("peer_problems", []):
+    for problem in problems + results.get("peer_problems", []) + sys.argv[2:]:
         print(f"  not measured: {problem}")
     table = [["model", "what", "products by", "ms", "tokens/s", "% of reads", "peer ms", "peer", "times faster"]] + list(rows(results))
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
