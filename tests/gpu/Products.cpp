@@ -173,7 +173,8 @@ void measureProducts(const Bench &bench, const std::vector<ProductShape> &shapes
   std::unique_ptr<GemmLibrary> library = take(GemmLibrary::open(
       bench.device, runtime::GemmChoice::automatic, [&](const std::string &text) { notice = text; }));
   if (!library) {
-    return skip(results, "products by cuBLASLt", notice.empty() ? "there is none" : notice);
+    return skip(results, "products by cuBLASLt",
+                notice.empty() ? "there is none (SMELT_CUBLAS_LIBRARY names one)" : notice);
   }
   for (const ProductShape &shape : shapes) {
     for (const Alignment &alignment : alignments) {

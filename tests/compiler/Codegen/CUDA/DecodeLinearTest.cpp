@@ -77,6 +77,26 @@ TEST_CASE("linear_residual adds a scaled projection, in place or not") {
   }
 }
 
+TEST_CASE("rows a warp multiplies at once change no bit of a projection") {
+  Shape s{1512, 41};
+  Weights w(Layout::rows, s.out, s.in, 2);
+  Floats a = randomFloats(s.in, 3), x = randomFloats(s.out, 4);
+  auto deviceA = uploadFloats(a), deviceX = uploadFloats(x);
+  std::vector<Floats> results;
+  for (int64_t rows : {0, 1, 2, 4}) { // 0: as the compiler chooses
+    DeviceKernel kernel(
+        brief("linear_residual", {{"in", s.in}, {"out", s.out}, {"dtype", 1}, {"rows_per_warp", rows}}));
+    if (rows) {
+      CHECK(kernel.kernel().stages[0].grid[0].fixed == (s.out + rows - 1) / rows);
+    }
+    auto out = blank(4 * s.out);
+    kernel.run({deviceA.address(), w.address(), deviceX.address(), out.address()}, {1, bitsOf(SCALE)},
+               {.tokens = 1});
+    results.push_back(out.read<float>());
+    CHECK(results.back() == results.front());
+  }
+}
+
 TEST_CASE("a token's projection is the same to the bit in every short step") {
   for (int64_t in : {24, 1848, 2500, 9000}) {
     int64_t out = 17;
