@@ -2,6 +2,7 @@
 
 #include "runtime/src/ArtifactVerifier.h"
 #include "runtime/src/ProgramTables.h"
+#include "runtime/src/WeightPacking.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +12,8 @@ namespace smelt::runtime {
 namespace {
 
 // What a process takes besides its session and weights; measured with smelt-run.
-constexpr uint64_t processBytes = uint64_t(8) << 20; // program, libraries, stacks
-constexpr uint64_t bytesPerTensor = 1000;            // names, headers of files, tables of pointers
+constexpr uint64_t processBytes = uint64_t(19) << 18; // program, libraries, stacks
+constexpr uint64_t bytesPerTensor = 500;              // headers of files, tables of names and pointers
 constexpr uint64_t bytesPerLaunch = 300;
 
 // Of the weights that are read where the file has them, what a session touches: all, but of a table that rows
@@ -46,6 +47,17 @@ uint64_t touchedBytes(const artifact::Manifest &manifest, const MemoryPlan &plan
   return sum;
 }
 
+// What is in memory of the files when all weights are packed but the last pieces: one of the largest.
+uint64_t packingBytes(const artifact::Manifest &manifest) {
+  uint64_t largest = 0;
+  for (const artifact::Weight *weight : *manifest.weights()) {
+    if (weight->layout() != artifact::WeightLayout::row_major) {
+      largest = std::max(largest, tensorBytes(*weight));
+    }
+  }
+  return std::min(largest, packingPieceBytes);
+}
+
 } // namespace
 
 uint64_t peakMemory(const Artifact &artifact, const MemoryPlan &plan, bool generated) {
@@ -58,8 +70,12 @@ uint64_t peakMemory(const Artifact &artifact, const MemoryPlan &plan, bool gener
     code = std::max<uint64_t>(code, variant->size());
   }
   uint64_t logits = plan.extent.logitRows * manifest.vocab_size() * sizeof(float); // the caller's
-  return plan.memory.packed_weights + touchedBytes(manifest, plan, generated) + plan.memory.total + logits +
-         2 * code + tensors * bytesPerTensor + artifact.launchesPerStep() * bytesPerLaunch + processBytes;
+  // The session and the weights it reads from files are touched after packing; hash weights are made before
+  // it.
+  uint64_t touched = touchedBytes(manifest, plan, generated), before = generated ? touched : 0;
+  uint64_t after = touched - before + plan.memory.total + logits;
+  return plan.memory.packed_weights + before + std::max(packingBytes(manifest), after) + 2 * code +
+         tensors * bytesPerTensor + artifact.launchesPerStep() * bytesPerLaunch + processBytes;
 }
 
 } // namespace smelt::runtime

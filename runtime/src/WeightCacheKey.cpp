@@ -50,7 +50,7 @@ CacheDigest layoutsOf(const artifact::Manifest &manifest) {
   return digest.value();
 }
 
-void addSource(Digest &digest, const WeightFile &file) {
+void addSource(Digest &digest, const BoundWeights &weights, const WeightFile &file) {
   std::span<const std::byte> bytes = file.file.bytes();
   digest.add(bytes.size());
   digest.add(uint64_t(file.file.modified()));
@@ -58,7 +58,10 @@ void addSource(Digest &digest, const WeightFile &file) {
   std::span<const std::byte> data = bytes.subspan(file.header.dataStart);
   for (uint64_t i = 0; i < sampleCount && !data.empty(); ++i) {
     uint64_t begin = data.size() / sampleCount * i;
-    digest.add(data.subspan(begin, std::min<uint64_t>(sampleBytes, data.size() - begin)));
+    std::span<const std::byte> sample =
+        data.subspan(begin, std::min<uint64_t>(sampleBytes, data.size() - begin));
+    digest.add(sample);
+    weights.dropPages(sample.data(), sample.size()); // and what was mapped around it, perhaps 2 MiB
   }
 }
 
@@ -70,7 +73,7 @@ Result<WeightCacheKey> weightCacheKey(const BoundWeights &weights) {
   }
   Digest sources;
   for (const WeightFile &file : weights.weightFiles()) {
-    addSource(sources, file);
+    addSource(sources, weights, file);
   }
   return WeightCacheKey{layoutsOf(weights.artifact()->manifest()), sources.value()};
 }

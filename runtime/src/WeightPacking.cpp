@@ -26,8 +26,6 @@ using artifact::WeightLayout;
 namespace {
 
 constexpr uint64_t tensorAlignment = 64;
-// What a worker packs before it looks for more and says how far it is.
-constexpr uint64_t pieceBytes = uint64_t(4) << 20;
 
 uint64_t aligned(uint64_t bytes) { return (bytes + tensorAlignment - 1) / tensorAlignment * tensorAlignment; }
 
@@ -185,7 +183,7 @@ private:
 
   void addPieces(const Tensor &tensor) {
     uint64_t panels = tensor.shape.panels();
-    uint64_t step = std::max<uint64_t>(1, pieceBytes / tensor.shape.panelBytes());
+    uint64_t step = std::max<uint64_t>(1, packingPieceBytes / tensor.shape.panelBytes());
     for (uint64_t begin = 0; begin < panels; begin += step) {
       pieces.push_back({tensor, begin, std::min(begin + step, panels)});
       total += pieces.back().bytes();

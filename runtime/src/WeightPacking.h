@@ -14,6 +14,9 @@ namespace smelt::runtime {
 // Bytes of the packed copy: every tensor of a layout other than row_major, each at a multiple of 64.
 uint64_t packedBytes(const artifact::Manifest &manifest);
 
+// What a worker packs before it looks for more and says how far it is.
+constexpr uint64_t packingPieceBytes = uint64_t(4) << 20;
+
 class PackedWeights {
 public:
   // Returns false to stop.
