@@ -163,7 +163,9 @@ typedef struct smelt_session_options {
   uint32_t max_step_tokens; /* a longer forward is cut into steps of this many tokens; default 512 */
   uint32_t
       max_logit_rows; /* logit rows of one step; default 0: max(sequences, 16), at most max_step_tokens */
-  uint32_t threads;   /* workers, the caller being one; default 0: the CPUs this process may use */
+  uint32_t threads;   /* workers, the caller being one; default 0: the CPUs this process may use. When they are as
+                         many as the CPUs the caller may use, a step after a pause keeps each of them, the caller
+                         too, on a CPU of its own until it returns */
   const char *isa;    /* a variant of the artifact by name; default NULL: the best this machine has */
   bool profile;       /* measure every kernel */
   /* On the CPU: launches estimated to take one thread less than this run on one alone, since waking and
