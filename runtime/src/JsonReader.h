@@ -1,5 +1,8 @@
 // Reads JSON from front to back as its caller asks for it: no tree is built, nothing recurses, and a string
 // is a view of the text unless it has escapes.
+//
+// For headers of safetensors alone, which are read at every start: that of an 8-bit model with 5,900 tensors
+// takes nlohmann's parser, which reads everything else, longer than all else up to the first token.
 #pragma once
 
 #include <cstdint>

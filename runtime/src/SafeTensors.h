@@ -3,7 +3,6 @@
 // tensors cover without holes or overlaps.
 #pragma once
 
-#include "runtime/src/NameTable.h"
 #include "runtime/src/Status.h"
 
 #include <algorithm>
@@ -13,6 +12,8 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace smelt::runtime {
@@ -34,8 +35,8 @@ struct SafeTensorsHeader {
   SafeTensorsHeader(SafeTensorsHeader &&) = default;
   SafeTensorsHeader &operator=(SafeTensorsHeader &&) = default;
 
-  std::vector<TensorEntry> tensors;            // in file order of the JSON
-  NameTable names;                             // numbers them in the same order
+  std::vector<TensorEntry> tensors; // in file order of the JSON
+  std::unordered_set<std::string_view> names;
   std::map<std::string, std::string> metadata; // "__metadata__"
   uint64_t dataStart = 0;                      // bytes from the start of the file
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <unordered_map>
 #include <unordered_set>
 
 #ifndef MADV_POPULATE_READ
@@ -91,14 +92,13 @@ private:
     names.reserve(count);
     tensors.reserve(count);
     for (const WeightFile &file : bound.files) {
-      for (uint32_t i = 0; i < file.header.tensors.size(); ++i) {
-        const TensorEntry &entry = file.header.tensors[i];
-        auto [number, isNew] = names.insert(entry.name, file.header.names.hash(i));
+      for (const TensorEntry &entry : file.header.tensors) {
+        auto [first, isNew] = names.try_emplace(entry.name, tensors.size());
         if (isNew) {
           tensors.push_back({&file, &entry});
         } else {
           twice.list.add(fmt::format("'{}' in {} and {}", printable(entry.name),
-                                     tensors[number].file->file.path(), file.file.path()));
+                                     tensors[first->second].file->file.path(), file.file.path()));
         }
       }
     }
@@ -145,12 +145,12 @@ private:
   }
 
   const Found *look(const char *type, std::span<const uint64_t> shape) {
-    std::optional<uint32_t> number = names.find(name);
-    if (!number) {
+    auto number = names.find(name);
+    if (number == names.end()) {
       missing.list.add(fmt::format("'{}' {} {}", printable(name), type, formatShape(shape)));
       return nullptr;
     }
-    Found &found = tensors[*number];
+    Found &found = tensors[number->second];
     found.used = true;
     const TensorEntry &entry = *found.entry;
     if (!entry.hasShape(shape)) {
@@ -201,13 +201,14 @@ private:
 
   // Whether an unclaimed tensor is the doubled embedding of a tied model.
   bool isTiedHead(const Found &found) {
-    std::optional<uint32_t> embedding = names.find(embeddingName);
-    if (found.entry->name != headName || !embedding || !tensors[*embedding].used) {
+    auto number = names.find(embeddingName);
+    if (found.entry->name != headName || number == names.end()) {
       return false;
     }
-    const TensorEntry &a = *found.entry, &b = *tensors[*embedding].entry;
-    return a.dtype == b.dtype && a.hasShape(b.shape) &&
-           std::memcmp(found.data(), tensors[*embedding].data(), a.end - a.begin) == 0;
+    const Found &embedding = tensors[number->second];
+    const TensorEntry &a = *found.entry, &b = *embedding.entry;
+    return embedding.used && a.dtype == b.dtype && a.hasShape(b.shape) &&
+           std::memcmp(found.data(), embedding.data(), a.end - a.begin) == 0;
   }
 
   void reportExtra() {
@@ -300,11 +301,11 @@ private:
 
   BoundWeights &bound;
   const Manifest &manifest;
-  NameTable names;
-  std::vector<Found> tensors; // by number of the name: in file order, so that messages are stable
-  std::string name;           // of the tensor at hand
-  std::unordered_set<const void *> toRound; // f32 tensors of bf16 weights
-  std::string_view offered;                 // the dtype of the first tensor of a wrong one
+  std::unordered_map<std::string_view, size_t> names; // places in `tensors`
+  std::vector<Found> tensors;                         // in file order, so that messages are stable
+  std::string name;                                   // of the tensor at hand
+  std::unordered_set<const void *> toRound;           // f32 tensors of bf16 weights
+  std::string_view offered;                           // the dtype of the first tensor of a wrong one
   Mismatches missing{"missing"}, extra{"extra"}, twice{"in two files"}, dtype{"dtype"}, shape{"shape"};
 };
 

@@ -119,7 +119,7 @@ private:
         }
       }
       for (const std::string &name : names) {
-        if (!header.names.find(name)) {
+        if (!header.names.contains(name)) {
           problems.add(fmt::format("'{}' should be in {}, but is not", printable(name), shard));
         }
       }

@@ -1,6 +1,5 @@
 // The reader beside nlohmann's parser, which judges what is JSON and what it says.
 #include "runtime/src/JsonReader.h"
-#include "runtime/src/NameTable.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -200,31 +199,4 @@ TEST_CASE("JSON cut or changed anywhere is judged as nlohmann's parser judges it
       compare(changed);
     }
   }
-}
-
-TEST_CASE("Names are numbered as they come") {
-  NameTable table;
-  CHECK(!table.find("a"));
-  std::vector<std::string> names;
-  for (int i = 0; i < 5000; ++i) { // grows several times
-    names.push_back("model.layers." + std::to_string(i));
-  }
-  for (uint32_t i = 0; i < names.size(); ++i) {
-    CHECK(table.insert(names[i]) == std::pair(i, true));
-    CHECK(table.insert(std::string(names[i / 2])) == std::pair(i / 2, false));
-  }
-  CHECK(table.size() == names.size());
-  for (uint32_t i = 0; i < names.size(); ++i) {
-    CHECK(table.find(std::string(names[i])) == i);
-  }
-  CHECK(!table.find("model.layers.5000"));
-  CHECK(!table.find(""));
-}
-
-TEST_CASE("Names of one hash are told apart") {
-  NameTable table;
-  for (uint32_t i = 0; i < 3; ++i) {
-    CHECK(table.insert(std::string_view("abc").substr(i, 1), 7) == std::pair(i, true));
-  }
-  CHECK(table.insert("b", 7) == std::pair(1u, false));
 }
