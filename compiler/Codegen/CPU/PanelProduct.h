@@ -82,7 +82,7 @@ private:
                           const ReadAhead &ahead);
   Values accumulateAlone(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels,
                          llvm::ArrayRef<Value> following);
-  // The lines that a step of a tile with a pace brings in, and the next `count` ones.
+  // Brings in so many bytes of each address from where `step` of a tile with a pace begins to.
   void readAhead(const ReadAhead &ahead, Value step, Value bytes);
   Values multiplySteps(Value rowAddress, int64_t rows, llvm::ArrayRef<Value> panels, Value begin, Value end,
                        llvm::ArrayRef<Value> read, mlir::ValueRange init);
